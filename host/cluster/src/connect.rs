@@ -12,7 +12,7 @@ use tower::util::option_layer;
 
 use crate::connections::connections;
 use crate::observe::{ObserveLayer, RequestObserver};
-use crate::watches::{Routed, WatchConnections};
+use crate::watches::{Routed, Watches};
 
 /// The cluster and the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -102,11 +102,7 @@ fn layered(
         // Kube's error names the feature that a proxy needs.
         return Ok(ClientBuilder::try_from(config)?.build());
     }
-    let watches = if http2 {
-        WatchConnections::new(&config)?
-    } else {
-        None
-    };
+    let watches = if http2 { Watches::new(&config)? } else { None };
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     let service = Routed::new(watches, connections(&config, tcp)?);

@@ -25,6 +25,7 @@ mod cause;
 mod connections;
 mod fence;
 mod limiter;
+mod paced;
 mod watches;
 
 #[cfg(test)]

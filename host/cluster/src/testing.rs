@@ -3,7 +3,6 @@
 
 use std::io;
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
 
 use bytes::Bytes;
 use davit_core::mapping::{Mapping, ServedResource};
@@ -14,7 +13,6 @@ use http_body_util::{BodyExt as _, Full, StreamBody};
 use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 
 use crate::api::{Api, ApiSettings};
 use crate::clock::Clock;
@@ -143,17 +141,7 @@ async fn respond(reply: Reply) -> io::Result<Response<UnsyncBoxBody<Bytes, io::E
         Reply::Break => return Err(io::ErrorKind::ConnectionReset.into()),
         Reply::Silence => std::future::pending().await,
         Reply::Stream(mut chunks) => {
-            // As a connection of HTTP/1, which has to run before another chunk is ready.
-            let mut taken = None;
-            let chunks = futures::stream::poll_fn(move |context| {
-                if taken.take() == Some(Instant::now()) {
-                    context.waker().wake_by_ref();
-                    return Poll::Pending;
-                }
-                let chunk = chunks.poll_recv(context);
-                taken = chunk.is_ready().then(Instant::now);
-                chunk
-            });
+            let chunks = futures::stream::poll_fn(move |context| chunks.poll_recv(context));
             let frames = futures::StreamExt::map(chunks, |chunk| chunk.map(http_body::Frame::data));
             Response::new(StreamBody::new(frames).boxed_unsync())
         }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::{Request, Response};
+use http::{Request, Response, Uri};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
@@ -25,6 +25,8 @@ use kube::client::{Body, ConfigExt as _, RustlsTlsError};
 use kube::config::Config;
 use tokio::time::timeout;
 use tower::{BoxError, Service};
+
+use crate::paced::PacedConnector;
 
 /// The most watches on one connection. A kube-apiserver allows 100 requests, unless
 /// `--http2-max-streams-per-connection` says otherwise. Hyper's client would let more of
@@ -49,11 +51,47 @@ const CONNECTION_WINDOW: u32 = 64 * STREAM_WINDOW;
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
-type Connector = TimeoutConnector<HttpsConnector<HttpConnector>>;
+type Connector = TimeoutConnector<HttpsConnector<PacedConnector>>;
+
+/// The connections of watches: those of nodes and Leases, on which kubelets say all the time that
+/// nodes are alive, and those of all others, of which no event may wait.
+#[derive(Clone)]
+pub(crate) struct Watches {
+    heartbeats: WatchConnections,
+    others: WatchConnections,
+}
+
+impl Watches {
+    /// The connections to the server of a configuration, without a proxy. The server chooses
+    /// between HTTP/2 and HTTP/1.1 in the TLS handshake; none without TLS.
+    pub(crate) fn new(config: &Config) -> Result<Option<Self>, kube::Error> {
+        if config.cluster_url.scheme_str() != Some("https") {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            heartbeats: WatchConnections::new(config, true)?,
+            others: WatchConnections::new(config, false)?,
+        }))
+    }
+
+    fn of(&self, uri: &Uri) -> &WatchConnections {
+        if has_heartbeats(uri.path()) {
+            &self.heartbeats
+        } else {
+            &self.others
+        }
+    }
+}
+
+/// Whether a watch is of nodes or of Leases. The server's address may have a path before it.
+fn has_heartbeats(path: &str) -> bool {
+    let are_leases = path.contains("/apis/coordination.k8s.io/") && path.ends_with("/leases");
+    are_leases || path.ends_with("/api/v1/nodes")
+}
 
 /// Sends watches over connections of their own.
 #[derive(Clone)]
-pub(crate) struct WatchConnections {
+struct WatchConnections {
     shared: Arc<Shared>,
 }
 
@@ -107,12 +145,7 @@ impl Drop for OpenWatch {
 }
 
 impl WatchConnections {
-    /// The connections to the server of a configuration, without a proxy. The server chooses
-    /// between HTTP/2 and HTTP/1.1 in the TLS handshake; none without TLS.
-    pub(crate) fn new(config: &Config) -> Result<Option<Self>, kube::Error> {
-        if config.cluster_url.scheme_str() != Some("https") {
-            return Ok(None);
-        }
+    fn new(config: &Config, is_paced: bool) -> Result<Self, kube::Error> {
         let mut builder = Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
@@ -120,16 +153,16 @@ impl WatchConnections {
             .http2_initial_connection_window_size(CONNECTION_WINDOW)
             .http2_keep_alive_interval(PING_INTERVAL)
             .http2_keep_alive_timeout(PING_TIMEOUT);
-        Ok(Some(Self {
+        Ok(Self {
             shared: Arc::new(Shared {
-                connector: connector(config)?,
+                connector: connector(config, is_paced)?,
                 builder,
                 pool: Mutex::new(Pool {
                     connections: Vec::new(),
                     most: MOST_WATCHES,
                 }),
             }),
-        }))
+        })
     }
 
     fn send(
@@ -224,7 +257,7 @@ fn is_refused(error: &(dyn Error + 'static)) -> bool {
 }
 
 /// TCP and TLS, as kube's own client has them.
-fn connector(config: &Config) -> Result<Connector, kube::Error> {
+fn connector(config: &Config, is_paced: bool) -> Result<Connector, kube::Error> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     // HTTP/2 writes small frames, and Nagle's algorithm would hold them for 40 ms.
@@ -238,7 +271,8 @@ fn connector(config: &Config) -> Result<Connector, kube::Error> {
         let name = name.map_err(kube::Error::RustlsTls)?;
         builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
-    let tls = builder.enable_http1().enable_http2().wrap_connector(tcp);
+    let tls = builder.enable_http1().enable_http2();
+    let tls = tls.wrap_connector(PacedConnector::new(tcp, is_paced));
     let mut connector = TimeoutConnector::new(tls);
     connector.set_connect_timeout(config.connect_timeout);
     connector.set_read_timeout(config.read_timeout);
@@ -250,13 +284,13 @@ fn connector(config: &Config) -> Result<Connector, kube::Error> {
 /// Sends watches one way, and all other requests another way.
 #[derive(Clone)]
 pub(crate) struct Routed<S> {
-    watches: Option<WatchConnections>,
+    watches: Option<Watches>,
     requests: S,
 }
 
 impl<S> Routed<S> {
     /// Without connections for watches, these are requests like all others.
-    pub(crate) fn new(watches: Option<WatchConnections>, requests: S) -> Self {
+    pub(crate) fn new(watches: Option<Watches>, requests: S) -> Self {
         Self { watches, requests }
     }
 }
@@ -277,7 +311,7 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         if let Some(watches) = self.watches.as_ref().filter(|_| is_watch(&request)) {
-            return watches.send(request);
+            return watches.of(request.uri()).send(request);
         }
         let sent = self.requests.call(request);
         Box::pin(async move {
@@ -317,5 +351,31 @@ impl http_body::Body for Answer {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_and_leases_have_heartbeats() {
+        for path in [
+            "/api/v1/nodes",
+            "/k8s/clusters/c-1/api/v1/nodes",
+            "/apis/coordination.k8s.io/v1/leases",
+            "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",
+        ] {
+            assert!(has_heartbeats(path), "{path}");
+        }
+        for path in [
+            "/api/v1/pods",
+            "/api/v1/namespaces/nodes/pods",
+            "/apis/metrics.k8s.io/v1beta1/nodes",
+            "/apis/example.com/v1/leases",
+            "/apis/coordination.k8s.io/v1alpha2/leasecandidates",
+        ] {
+            assert!(!has_heartbeats(path), "{path}");
+        }
     }
 }

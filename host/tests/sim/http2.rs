@@ -2,11 +2,13 @@
 
 use std::io::Write as _;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::time::Duration;
 
 use davit_cluster::connect::{ConnectOptions, connect};
 use davit_sim::fault::{Action, Fault, FaultTiming, Match};
 use davit_sim::{Config, Identity, Sim, kubeconfig_with_token};
+use futures::FutureExt as _;
 use futures::future::join_all;
 use http::Request;
 use http_body_util::BodyExt as _;
@@ -16,7 +18,7 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, interval, sleep, timeout};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -73,7 +75,16 @@ struct Watch(Body);
 impl Watch {
     /// Watches the config maps of a namespace.
     async fn open(client: &kube::Client, namespace: &str) -> Self {
-        let path = format!("/api/v1/namespaces/{namespace}/configmaps?watch=true");
+        Self::of(
+            client,
+            &format!("/api/v1/namespaces/{namespace}/configmaps"),
+        )
+        .await
+    }
+
+    /// Watches the resource at a path.
+    async fn of(client: &kube::Client, path: &str) -> Self {
+        let path = format!("{path}?watch=true");
         let request = Request::get(path).body(Body::empty()).unwrap();
         let answer = timeout(PATIENCE, client.send(request)).await.unwrap();
         let answer = answer.unwrap();
@@ -83,11 +94,19 @@ impl Watch {
 
     /// The name of the next object.
     async fn next(&mut self) -> String {
+        let [name] = self.some().await.try_into().unwrap();
+        name
+    }
+
+    /// The names of the next objects, of which the server may have sent several at once.
+    async fn some(&mut self) -> Vec<String> {
         let frame = timeout(PATIENCE, self.0.frame()).await.unwrap();
         let frame = frame.unwrap().unwrap().into_data().unwrap();
-        let event: Value = serde_json::from_slice(&frame).unwrap();
-        let name = &event["object"]["metadata"]["name"];
-        name.as_str().unwrap().to_owned()
+        let events = serde_json::Deserializer::from_slice(&frame).into_iter::<Value>();
+        let names = events.map(|event| event.unwrap()["object"]["metadata"]["name"].clone());
+        names
+            .map(|name| name.as_str().unwrap().to_owned())
+            .collect()
     }
 }
 
@@ -115,6 +134,59 @@ async fn watches_share_connections() {
     // Another request is not on theirs.
     assert_eq!(get(&client, "/version").await.unwrap(), 200);
     assert_eq!(server.http.connections(), 3);
+}
+
+/// No other event waits for them.
+#[tokio::test]
+async fn heartbeats_have_a_connection_of_their_own() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+    let _watches = [
+        Watch::of(&client, "/api/v1/nodes").await,
+        Watch::of(&client, leases).await,
+        Watch::of(&client, leases).await,
+    ];
+    assert_eq!(server.http.connections(), 1);
+    let _watches = [
+        Watch::open(&client, "default").await,
+        Watch::of(&client, "/api/v1/pods").await,
+    ];
+    assert_eq!(server.http.connections(), 2);
+}
+
+#[tokio::test]
+async fn many_heartbeats_are_read_together_in_their_order() {
+    const HEARTBEATS: usize = 1_000;
+    let server = Server::start().await;
+    let client = server.client().await;
+    let mut watch = Watch::of(&client, "/api/v1/nodes").await;
+    let heartbeats = async {
+        let mut ticks = interval(Duration::from_millis(1));
+        for number in 0..HEARTBEATS {
+            ticks.tick().await;
+            let metadata = json!({"name": format!("n{number}")});
+            let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata});
+            server.sim.create(node).unwrap();
+        }
+    };
+    let read = async {
+        let (mut names, mut waits) = (Vec::new(), 0_usize);
+        while names.len() < HEARTBEATS {
+            let mut next = pin!(watch.some());
+            if let Some(some) = next.as_mut().now_or_never() {
+                names.extend(some);
+            } else {
+                waits += 1;
+                names.extend(next.await);
+            }
+        }
+        (names, waits)
+    };
+    let ((), (names, waits)) = tokio::join!(heartbeats, read);
+    let sent = (0..HEARTBEATS).map(|number| format!("n{number}"));
+    assert!(names.into_iter().eq(sent));
+    assert!(waits < HEARTBEATS / 2, "{waits} waits");
 }
 
 /// A proxy in front of the API server may allow fewer, and no watch fails.

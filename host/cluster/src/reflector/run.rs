@@ -1,12 +1,11 @@
 //! The loop of one reflector.
 
-use std::time::Duration;
-
 use davit_core::project::Projector;
 use davit_core::stream::{Batch, StreamId, StreamSpec, Update};
 use davit_core::watch::{Output, Settings, Watch};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until};
+use tokio::task::consume_budget;
+use tokio::time::sleep_until;
 
 use super::exchange::{Answer, Exchange};
 use crate::api::Api;
@@ -15,13 +14,6 @@ use crate::clock::Clock;
 /// The most updates that wait for room in the channel. At this number the reflector
 /// stops reading, so that the server slows down.
 const LARGEST_BATCH: usize = 2048;
-
-/// How long the changes of Leases wait for others. The kubelet of each node renews one every ten
-/// seconds: with 5,000 nodes, the host's loop is woken ten times a second instead of 500. Nobody
-/// decides within a tenth of a second that a node is silent. The reflector reads on meanwhile: a
-/// connection of HTTP/1 has only one change ready at a time, so that to read all of them in the
-/// end would get two.
-const LEASES_PAUSE: Duration = Duration::from_millis(100);
 
 /// One running reflector.
 pub(super) struct Run {
@@ -33,8 +25,6 @@ pub(super) struct Run {
     exchange: Option<Exchange>,
     /// The updates that wait for room in the channel.
     batch: Vec<Update>,
-    /// Until then they wait for others, if there are any. The first update of a batch sets it.
-    pause: Option<Instant>,
 }
 
 impl Run {
@@ -48,55 +38,44 @@ impl Run {
             spec,
             exchange: None,
             batch: Vec::new(),
-            pause: None,
         }
     }
 
     /// Runs until the receiver is dropped. Cancel-safe at every await.
     pub(super) async fn until_unread(mut self, stream: StreamId, updates: mpsc::Sender<Batch>) {
         loop {
-            let before = self.batch.len();
             self.execute_outputs();
-            self.pause_for_leases(before);
-            let is_full = self.batch.len() >= LARGEST_BATCH;
-            let pause = self.pause.filter(|end| !is_full && *end > Instant::now());
-            let is_sending = !self.batch.is_empty() && pause.is_none();
-            let is_reading = self.exchange.is_some() && !is_full;
+            let is_complete = self.batch.len() >= LARGEST_BATCH || self.ends_gap();
+            let is_reading = self.exchange.is_some() && !is_complete;
             let deadline = self.clock.deadline(self.machine.poll_timeout());
-            let wake = pause.map_or(deadline, |end| end.min(deadline));
-            // In this order: received data has priority over the timer for silence.
+            // In this order: what has been received is one batch, and has priority over the timer
+            // for silence.
             tokio::select! {
                 biased;
-                room = updates.reserve(), if is_sending => match room {
+                answer = next(&mut self.exchange, &mut self.projector), if is_reading => {
+                    self.take(answer);
+                    // A connection with much to read must not keep others from this thread.
+                    consume_budget().await;
+                }
+                room = updates.reserve(), if !self.batch.is_empty() => match room {
                     Ok(room) => room.send(Batch {
                         stream,
                         updates: std::mem::take(&mut self.batch),
                     }),
                     Err(_) => return,
                 },
-                answer = next(&mut self.exchange, &mut self.projector), if is_reading => {
-                    self.take(answer);
-                }
-                () = sleep_until(wake), if !is_full => {
+                () = sleep_until(deadline), if !is_complete => {
                     self.machine.handle_timeout(self.clock.instant());
                 }
             }
         }
     }
 
-    /// Starts a pause with the first change of a Lease in a batch that had so many updates, and
-    /// ends it with anything else.
-    fn pause_for_leases(&mut self, before: usize) {
-        let added = self.batch.get(before..).unwrap_or_default();
-        if added.is_empty() || !self.spec.resource.are_leases() {
-            return;
-        }
-        let is_change = |update: &Update| matches!(update, Update::Apply(_));
-        if !added.iter().all(is_change) {
-            self.pause = None;
-        } else if before == 0 {
-            self.pause = Some(Instant::now() + LEASES_PAUSE);
-        }
+    /// Whether a batch ends with what says what the cache knows. The host's time for it, which a
+    /// journal has, must be before that of the changes that the watch brings.
+    fn ends_gap(&self) -> bool {
+        let last = self.batch.last();
+        last.is_some_and(|last| matches!(last, Update::Status(_) | Update::Reset { .. }))
     }
 
     /// Executes the outputs of the state machine.

@@ -1,0 +1,242 @@
+//! A TCP connection with its pace.
+
+use std::io::{self, ErrorKind, IoSlice, Read as _, Write as _};
+use std::mem;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use futures::future::BoxFuture;
+use http::Uri;
+use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep};
+use tower::Service;
+
+use super::pace::{MANY_BYTES, PAUSE, Pace};
+
+/// Makes connections. TLS and HTTP are above them.
+#[derive(Clone)]
+pub(crate) struct PacedConnector {
+    connector: HttpConnector,
+    is_paced: bool,
+}
+
+impl PacedConnector {
+    pub(crate) fn new(connector: HttpConnector, is_paced: bool) -> Self {
+        Self {
+            connector,
+            is_paced,
+        }
+    }
+}
+
+impl Service<Uri> for PacedConnector {
+    type Response = TokioIo<PacedConnection>;
+    type Error = <HttpConnector as Service<Uri>>::Error;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.connector.poll_ready(context)
+    }
+
+    fn call(&mut self, server: Uri) -> Self::Future {
+        let connecting = self.connector.call(server);
+        let is_paced = self.is_paced;
+        Box::pin(async move {
+            let socket = connecting.await?.into_inner();
+            Ok(TokioIo::new(PacedConnection::new(socket, is_paced)))
+        })
+    }
+}
+
+/// Reads at once, or by the clock.
+pub(crate) struct PacedConnection {
+    socket: Socket,
+    /// None if it is always read at once.
+    pace: Option<Pace>,
+    /// Until then an unwatched socket is not read.
+    pause: Pin<Box<Sleep>>,
+}
+
+enum Socket {
+    /// The runtime wakes the task of the connection for whatever comes.
+    Watched(TcpStream),
+    /// The runtime does not know of it, so that the kernel wakes no thread.
+    Unwatched {
+        socket: std::net::TcpStream,
+        /// Bytes since the pause.
+        read: usize,
+    },
+    /// The runtime has not taken it, or not given it away.
+    Lost,
+}
+
+impl PacedConnection {
+    pub(super) fn new(socket: TcpStream, is_paced: bool) -> Self {
+        Self {
+            socket: Socket::Watched(socket),
+            pace: is_paced.then(|| Pace::new(Instant::now())),
+            pause: Box::pin(sleep(PAUSE)),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_watched(&self) -> bool {
+        matches!(self.socket, Socket::Watched(_))
+    }
+
+    /// The socket, of which the runtime knows from now on.
+    fn watched(&mut self) -> io::Result<Pin<&mut TcpStream>> {
+        self.socket = match mem::replace(&mut self.socket, Socket::Lost) {
+            Socket::Unwatched { socket, .. } => {
+                self.pace = Some(Pace::new(Instant::now()));
+                Socket::Watched(TcpStream::from_std(socket)?)
+            }
+            other => other,
+        };
+        match &mut self.socket {
+            Socket::Watched(socket) => Ok(Pin::new(socket)),
+            _ => Err(ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// Takes the socket from the runtime.
+    fn unwatch(&mut self) -> io::Result<()> {
+        self.socket = match mem::replace(&mut self.socket, Socket::Lost) {
+            Socket::Watched(socket) => Socket::Unwatched {
+                socket: socket.into_std()?,
+                read: 0,
+            },
+            other => other,
+        };
+        self.start_pause();
+        Ok(())
+    }
+
+    fn start_pause(&mut self) {
+        self.pause.as_mut().reset(Instant::now() + PAUSE);
+    }
+
+    /// Reads an unwatched socket, if no pause is left; none if the socket has to be watched,
+    /// because nothing came.
+    fn poll_unwatched(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<Option<io::Result<()>>> {
+        let Socket::Unwatched { socket, read } = &mut self.socket else {
+            return Poll::Ready(None);
+        };
+        ready!(self.pause.as_mut().poll(context));
+        let length = match socket.read(buffer.initialize_unfilled()) {
+            Ok(length) => length,
+            Err(error) if is_not_ready(&error) => return Poll::Ready(None),
+            Err(error) => return Poll::Ready(Some(Err(error))),
+        };
+        buffer.advance(length);
+        *read += length;
+        let is_list = *read >= MANY_BYTES;
+        let done = if is_list {
+            self.watched().map(|_| ())
+        } else {
+            // A full buffer may not be all.
+            if buffer.remaining() > 0 {
+                *read = 0;
+                self.start_pause();
+            }
+            Ok(())
+        };
+        Poll::Ready(Some(done))
+    }
+
+    /// Writes to an unwatched socket; none if it has to be watched, because it takes nothing now.
+    fn write_unwatched(
+        &mut self,
+        write: impl FnOnce(&mut std::net::TcpStream) -> io::Result<usize>,
+    ) -> Option<io::Result<usize>> {
+        let Socket::Unwatched { socket, .. } = &mut self.socket else {
+            return None;
+        };
+        match write(socket) {
+            Err(error) if is_not_ready(&error) => None,
+            written => Some(written),
+        }
+    }
+}
+
+fn is_not_ready(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+impl Connection for PacedConnection {
+    fn connected(&self) -> Connected {
+        match &self.socket {
+            Socket::Watched(socket) => socket.connected(),
+            _ => Connected::new(),
+        }
+    }
+}
+
+impl AsyncRead for PacedConnection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if let Some(read) = ready!(self.poll_unwatched(context, buffer)) {
+            return Poll::Ready(read);
+        }
+        let before = buffer.filled().len();
+        ready!(self.watched()?.poll_read(context, buffer))?;
+        let length = buffer.filled().len() - before;
+        // A full buffer may not be all.
+        let is_all = buffer.remaining() > 0;
+        if let Some(pace) = &mut self.pace
+            && pace.is_busy(Instant::now(), length, is_all)
+            && is_all
+            && length > 0
+        {
+            self.unwatch()?;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for PacedConnection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.write_unwatched(|socket| socket.write(bytes)) {
+            Some(written) => Poll::Ready(written),
+            None => self.watched()?.poll_write(context, bytes),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.write_unwatched(|socket| socket.write_vectored(bytes)) {
+            Some(written) => Poll::Ready(written),
+            None => self.watched()?.poll_write_vectored(context, bytes),
+        }
+    }
+
+    /// A socket has no buffer of its own.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.watched()?.poll_shutdown(context)
+    }
+}
