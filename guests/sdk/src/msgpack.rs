@@ -238,14 +238,19 @@ impl<'de> Reader<'de> {
         Ok(identity)
     }
 
-    fn name(&mut self) -> Result<&'de str, Error> {
+    /// The text that comes next.
+    fn text(&mut self, expected: &dyn Expected) -> Result<&'de [u8], Error> {
         if let Some(text) = self.short_text() {
-            return valid(text);
+            return Ok(text);
         }
         match self.token()? {
-            Token::Text(text) => valid(text),
-            token => Err(token.invalid_type(&"a string")),
+            Token::Text(text) => Ok(text),
+            token => Err(token.invalid_type(expected)),
         }
+    }
+
+    fn name(&mut self) -> Result<&'de str, Error> {
+        valid(self.text(&"a string")?)
     }
 
     /// Skips the next value if it is nil.
@@ -437,13 +442,7 @@ impl<'de> Entries<'_, 'de> {
     fn next_name(&mut self) -> Result<Option<&'de [u8]>, Error> {
         while self.left > 0 {
             self.left -= 1;
-            let name = match self.reader.short_text() {
-                Some(name) => name,
-                None => match self.reader.token()? {
-                    Token::Text(name) => name,
-                    token => return Err(token.invalid_type(&"a field's name")),
-                },
-            };
+            let name = self.reader.text(&"a field's name")?;
             if let Some(fields) = self.fields
                 && self.reader.strict
                 && !fields.iter().any(|field| field.as_bytes() == name)

@@ -68,9 +68,11 @@ async fn start(kubeconfig: &str, directory: &Path, config: &str) -> Result<Host>
 
 /// Microseconds of processor time for each heartbeat, without what the host needs at rest.
 async fn cost(host: &Host, heartbeats: impl Future<Output = Result<usize>>) -> Result<f64> {
-    let (before, began) = (host.used()?, Instant::now());
-    sleep(MEASURED).await;
-    let at_rest = host.used()?.saturating_sub(before).as_secs_f64() / began.elapsed().as_secs_f64();
+    let rest = async {
+        sleep(MEASURED).await;
+        Ok(())
+    };
+    let at_rest = host.share(rest).await? / 100.0;
     let (before, began) = (host.used()?, Instant::now());
     let sent = heartbeats.await?;
     let used = host.at_rest().await?.used.saturating_sub(before);

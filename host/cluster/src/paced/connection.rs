@@ -194,8 +194,7 @@ impl AsyncRead for PacedConnection {
         // A full buffer may not be all.
         let is_all = buffer.remaining() > 0;
         if let Some(pace) = &mut self.pace
-            && pace.is_busy(Instant::now(), length, is_all)
-            && is_all
+            && pace.is_pause_due(Instant::now(), length, is_all)
             && length > 0
         {
             self.unwatch()?;

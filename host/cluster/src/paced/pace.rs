@@ -36,7 +36,7 @@ impl Pace {
     }
 
     /// So many bytes were read, maybe all that was there. Returns whether a pause is due.
-    pub(super) fn is_busy(&mut self, now: Instant, length: usize, is_all: bool) -> bool {
+    pub(super) fn is_pause_due(&mut self, now: Instant, length: usize, is_all: bool) -> bool {
         let elapsed = now.duration_since(self.round);
         if elapsed >= PAUSE {
             let is_busy = self.reads >= MANY_READS && self.bytes < MANY_BYTES;
@@ -48,6 +48,6 @@ impl Pace {
         }
         self.reads += u32::from(is_all);
         self.bytes += length;
-        self.busy >= MANY_ROUNDS
+        is_all && self.busy >= MANY_ROUNDS
     }
 }

@@ -159,7 +159,8 @@ fn due(gap: Duration, length: usize, pieces: usize) -> Option<usize> {
     let mut pace = Pace::new(start);
     (0..1_000).find(|&read| {
         let now = start + gap * u32::try_from(read).unwrap();
-        let parts = (1..=pieces).map(|piece| pace.is_busy(now, length / pieces, piece == pieces));
+        let parts =
+            (1..=pieces).map(|piece| pace.is_pause_due(now, length / pieces, piece == pieces));
         parts.last().unwrap()
     })
 }
@@ -184,7 +185,7 @@ fn a_gap_starts_the_count_again() {
         // Busy for a while, then silent.
         for _ in 0..40 {
             at += Duration::from_millis(2);
-            assert!(!pace.is_busy(at, 100, true));
+            assert!(!pace.is_pause_due(at, 100, true));
         }
         at += 3 * PAUSE;
     }
