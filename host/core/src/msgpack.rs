@@ -120,13 +120,10 @@ pub struct Entries<'a> {
 
 impl<'a> Entries<'a> {
     fn read(&mut self) -> Result<(&'a str, &'a [u8]), DecodeError> {
-        let (Head::Text(len), rest) = Head::read(self.bytes)? else {
-            return Err(DecodeError);
-        };
-        let (key, rest) = split_at(rest, len)?;
+        let (name, rest) = name(self.bytes)?;
         let (value, rest) = split(rest)?;
         self.bytes = rest;
-        Ok((text(key)?, value))
+        Ok((text(name)?, value))
     }
 }
 
@@ -148,9 +145,13 @@ pub fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), DecodeError> {
     let mut rest = bytes;
     let mut left = 1_u64;
     while left > 0 {
+        left -= 1;
+        if let Some((_, after)) = short_text(rest) {
+            rest = after;
+            continue;
+        }
         let (head, after) = Head::read(rest)?;
         rest = after;
-        left -= 1;
         match head {
             Head::Text(len) | Head::Binary(len) => rest = split_at(rest, len)?.1,
             Head::List(len) => left = left.saturating_add(u64::from(len)),
@@ -354,6 +355,27 @@ impl Head {
             Marker::Reserved => return Err(DecodeError),
         };
         Ok((head, rest))
+    }
+}
+
+/// The name of a map's entry, which may not be UTF-8, and what follows it.
+fn name(bytes: &[u8]) -> Result<(&[u8], &[u8]), DecodeError> {
+    if let Some(both) = short_text(bytes) {
+        return Ok(both);
+    }
+    match Head::read(bytes)? {
+        (Head::Text(len), rest) => split_at(rest, len),
+        _ => Err(DecodeError),
+    }
+}
+
+/// A text of less than 32 bytes, as most values and all usual names are, and what follows it: a
+/// head is compared with every other type first.
+fn short_text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (first, rest) = bytes.split_first()?;
+    match Marker::from_u8(*first) {
+        Marker::FixStr(len) => rest.split_at_checked(len.into()),
+        _ => None,
     }
 }
 

@@ -197,11 +197,22 @@ impl FieldTree {
     /// The declared parts of a field's value; none if there are none.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&Self> {
+        self.named(name.as_bytes())
+    }
+
+    /// The same by the bytes of the name, which need not be text.
+    pub(crate) fn named(&self, name: &[u8]) -> Option<&Self> {
         match self {
             Self::All => Some(&Self::All),
             Self::Some { fields, .. } => {
-                let at = position(fields, name).ok()?;
-                fields.get(at).map(|(_, below)| below)
+                let at = if fields.len() <= FEW {
+                    fields
+                        .iter()
+                        .position(|(field, _)| field.as_bytes() == name)
+                } else {
+                    position(fields, name).ok()
+                };
+                fields.get(at?).map(|(_, below)| below)
             }
         }
     }
@@ -322,9 +333,12 @@ impl FieldTree {
     }
 }
 
+/// So many names are compared one after the other: most are of another length.
+const FEW: usize = 8;
+
 /// Where a field is among others, or where it would be.
-fn position(fields: &[(Box<str>, FieldTree)], name: &str) -> Result<usize, usize> {
-    fields.binary_search_by(|(field, _)| (**field).cmp(name))
+fn position(fields: &[(Box<str>, FieldTree)], name: &[u8]) -> Result<usize, usize> {
+    fields.binary_search_by(|(field, _)| field.as_bytes().cmp(name))
 }
 
 /// Changes the declared parts of a field; of one that is new, there are none yet.
@@ -333,7 +347,7 @@ fn change(
     name: &str,
     change: impl FnOnce(&mut FieldTree),
 ) {
-    match position(fields, name) {
+    match position(fields, name.as_bytes()) {
         Ok(at) => {
             if let Some((_, below)) = fields.get_mut(at) {
                 change(below);

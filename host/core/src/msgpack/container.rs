@@ -1,5 +1,7 @@
 //! Writing maps and lists whose length is not known yet.
 
+use rmp::encode::{ValueWriteError, write_array_len, write_map_len};
+
 /// A map or list of unknown length. One byte is reserved for its header, which is
 /// enough for most; a longer header moves the content.
 pub(crate) struct OpenContainer {
@@ -22,21 +24,17 @@ impl OpenContainer {
         Self { header, is_map }
     }
 
-    pub(crate) fn close<E: serde::de::Error>(
-        self,
-        buffer: &mut Vec<u8>,
-        len: u32,
-    ) -> Result<(), E> {
-        let mut header = Vec::new();
+    pub(crate) fn close(self, buffer: &mut Vec<u8>, len: u32) -> Result<(), ValueWriteError> {
         let short = u8::try_from(len).ok().filter(|len| *len < 16);
         if let (Some(short), Some(place)) = (short, buffer.get_mut(self.header)) {
             *place = if self.is_map { 0x80 } else { 0x90 } | short;
             return Ok(());
         }
+        let mut header = Vec::new();
         if self.is_map {
-            rmp::encode::write_map_len(&mut header, len).map_err(E::custom)?;
+            write_map_len(&mut header, len)?;
         } else {
-            rmp::encode::write_array_len(&mut header, len).map_err(E::custom)?;
+            write_array_len(&mut header, len)?;
         }
         buffer.splice(self.header..=self.header, header);
         Ok(())

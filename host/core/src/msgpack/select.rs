@@ -1,8 +1,6 @@
-//! Selecting the declared parts of a value.
+//! Selecting the declared parts of a value, in one pass.
 
-use rmp::encode::{write_array_len, write_map_len, write_str};
-
-use super::{DecodeError, MAX_DEPTH, Value};
+use super::{DecodeError, Head, MAX_DEPTH, OpenContainer, name, split, split_at};
 use crate::path::FieldTree;
 
 /// The parts of a value that a tree declares. A declared part that is not the map or the
@@ -13,47 +11,70 @@ pub fn select(tree: &FieldTree, bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
     Ok(selected)
 }
 
-fn write(
+/// Writes what is declared of the first value, and returns what follows the value.
+fn write<'a>(
     tree: &FieldTree,
-    bytes: &[u8],
+    bytes: &'a [u8],
     to: &mut Vec<u8>,
     depth: usize,
-) -> Result<(), DecodeError> {
+) -> Result<&'a [u8], DecodeError> {
     let depth = depth.checked_sub(1).ok_or(DecodeError)?;
-    if *tree == FieldTree::All {
-        to.extend_from_slice(bytes);
-        return Ok(());
-    }
-    match Value::read(bytes)? {
-        Value::Map(entries) => {
-            let mut kept = Vec::new();
-            for entry in entries {
-                let (key, value) = entry?;
-                kept.extend(tree.field(key).map(|below| (key, value, below)));
-            }
-            write_map_len(to, len(&kept)?).map_err(|_| DecodeError)?;
-            for (key, value, below) in kept {
-                write_str(to, key).map_err(|_| DecodeError)?;
-                write(below, value, to, depth)?;
-            }
+    if matches!(tree, FieldTree::Some { .. }) {
+        match Head::read(bytes)? {
+            (Head::Map(len), entries) => return write_map(tree, len, entries, to, depth),
+            (Head::List(len), elements) => return write_list(tree, len, elements, to, depth),
+            _ => {}
         }
-        Value::List(elements) => {
-            let kept = match tree.each() {
-                None => Vec::new(),
-                Some(below) => elements
-                    .map(|element| Ok((element?, below)))
-                    .collect::<Result<Vec<_>, DecodeError>>()?,
-            };
-            write_array_len(to, len(&kept)?).map_err(|_| DecodeError)?;
-            for (element, below) in kept {
-                write(below, element, to, depth)?;
-            }
-        }
-        _ => to.extend_from_slice(bytes),
     }
-    Ok(())
+    let (value, rest) = split(bytes)?;
+    to.extend_from_slice(value);
+    Ok(rest)
 }
 
-fn len<T>(kept: &[T]) -> Result<u32, DecodeError> {
-    u32::try_from(kept.len()).map_err(|_| DecodeError)
+fn write_map<'a>(
+    tree: &FieldTree,
+    len: u32,
+    mut rest: &'a [u8],
+    to: &mut Vec<u8>,
+    depth: usize,
+) -> Result<&'a [u8], DecodeError> {
+    let map = OpenContainer::map(to);
+    let mut kept = 0;
+    for _ in 0..len {
+        let (name, value) = name(rest)?;
+        // A declared name is UTF-8, and the others are skipped.
+        rest = match tree.named(name) {
+            None => split(value)?.1,
+            Some(below) => {
+                let (key, _) = split_at(rest, rest.len() - value.len())?;
+                to.extend_from_slice(key);
+                kept += 1;
+                write(below, value, to, depth)?
+            }
+        };
+    }
+    map.close(to, kept).map_err(|_| DecodeError)?;
+    Ok(rest)
+}
+
+fn write_list<'a>(
+    tree: &FieldTree,
+    len: u32,
+    mut rest: &'a [u8],
+    to: &mut Vec<u8>,
+    depth: usize,
+) -> Result<&'a [u8], DecodeError> {
+    let list = OpenContainer::array(to);
+    let mut kept = 0;
+    for _ in 0..len {
+        rest = match tree.each() {
+            None => split(rest)?.1,
+            Some(below) => {
+                kept += 1;
+                write(below, rest, to, depth)?
+            }
+        };
+    }
+    list.close(to, kept).map_err(|_| DecodeError)?;
+    Ok(rest)
 }

@@ -260,7 +260,7 @@ impl<'de> Visitor<'de> for Value<'_> {
         while list.next_element_seed(self.part())?.is_some() {
             len += 1;
         }
-        open.close(self.messagepack, len)
+        open.close(self.messagepack, len).map_err(Error::custom)
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
@@ -270,7 +270,7 @@ impl<'de> Visitor<'de> for Value<'_> {
             map.next_value_seed(self.part())?;
             len += 1;
         }
-        open.close(self.messagepack, len)
+        open.close(self.messagepack, len).map_err(Error::custom)
     }
 }
 

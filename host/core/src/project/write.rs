@@ -152,7 +152,8 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
             }
             len += 1;
         }
-        open.close(self.projecting.buffer, len)?;
+        let closed = open.close(self.projecting.buffer, len);
+        closed.map_err(Error::custom)?;
         Ok(WriteOutcome::Value)
     }
 
@@ -210,7 +211,8 @@ impl<'de> Visitor<'de> for Map<'_, '_> {
                 self.projecting.buffer.truncate(before);
             }
         }
-        open.close(self.projecting.buffer, len)?;
+        let closed = open.close(self.projecting.buffer, len);
+        closed.map_err(Error::custom)?;
         Ok(if len == 0 && *self.keep != FieldTree::All {
             WriteOutcome::Emptied
         } else {
