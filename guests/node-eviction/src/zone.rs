@@ -146,10 +146,11 @@ impl Zones {
     /// The state of the zones with these nodes. Without a node that counts, the
     /// state is unknown, and nothing is evicted.
     pub(crate) fn of(config: &Config, tallies: &BTreeMap<String, Tally>) -> Self {
-        let counted = tallies.iter().filter(|(_, tally)| tally.size() > 0);
-        let disruptions: BTreeMap<String, Disruption> = counted
-            .map(|(zone, tally)| (zone.clone(), tally.disruption(config)))
-            .collect();
+        // Not collected, which would sort them: the only such code in this component.
+        let mut disruptions = BTreeMap::new();
+        for (zone, tally) in tallies.iter().filter(|(_, tally)| tally.size() > 0) {
+            disruptions.insert(zone.clone(), tally.disruption(config));
+        }
         Self {
             is_stopped: disruptions.values().all(|it| *it == Disruption::Full),
             disruptions,

@@ -20,8 +20,12 @@
 // The code of `#[derive(View)]` names the crate, also here.
 extern crate self as davit_guest;
 
+#[cfg(any(test, target_arch = "wasm32"))]
+mod allocator;
 mod apply;
 pub mod bindings;
+#[cfg(any(test, target_arch = "wasm32"))]
+mod compare;
 pub mod component;
 mod conditions;
 mod config;
