@@ -26,7 +26,10 @@ const CHUNK: Layout = match Layout::from_size_align(16 << 10, ALIGNMENT) {
 /// class's list, and the next block of the class is taken from there. When the list is empty, a
 /// block is cut from a chunk. Chunks are never returned, as a component's memory never
 /// shrinks. Larger blocks are the system's.
-pub(crate) struct Allocator(UnsafeCell<Blocks>);
+pub(crate) struct Allocator<S = System> {
+    blocks: UnsafeCell<Blocks>,
+    system: S,
+}
 
 struct Blocks {
     /// The first free block of each class, or null. A free block starts with a pointer to the
@@ -37,13 +40,14 @@ struct Blocks {
     left: usize,
 }
 
-// SAFETY: A component has one thread.
+// SAFETY: A component has one thread. wasi-libc, which allocates for itself, gets only empty lists
+// from the host, or it would free them as if they were its own: see the decision.
 #[cfg(all(target_arch = "wasm32", not(target_feature = "atomics")))]
 unsafe impl Sync for Allocator {}
 
 #[cfg(target_arch = "wasm32")]
 #[global_allocator]
-static ALLOCATOR: Allocator = Allocator::new();
+static ALLOCATOR: Allocator = Allocator::new(System);
 
 /// Classes of 16, 32, 48 and so on up to 256 bytes; above, four from each power of two to the
 /// next, so that at most a fifth of a block is unused.
@@ -76,13 +80,16 @@ const fn class_of(layout: Layout) -> Option<usize> {
     }
 }
 
-impl Allocator {
-    pub(crate) const fn new() -> Self {
-        Self(UnsafeCell::new(Blocks {
-            free: [ptr::null_mut(); CLASSES],
-            rest: ptr::null_mut(),
-            left: 0,
-        }))
+impl<S: GlobalAlloc> Allocator<S> {
+    pub(crate) const fn new(system: S) -> Self {
+        Self {
+            blocks: UnsafeCell::new(Blocks {
+                free: [ptr::null_mut(); CLASSES],
+                rest: ptr::null_mut(),
+                left: 0,
+            }),
+            system,
+        }
     }
 
     /// # Safety
@@ -91,13 +98,13 @@ impl Allocator {
     #[allow(clippy::mut_from_ref, reason = "as `UnsafeCell::get`; see above")]
     unsafe fn blocks(&self) -> &mut Blocks {
         // SAFETY: The caller's promise.
-        unsafe { &mut *self.0.get() }
+        unsafe { &mut *self.blocks.get() }
     }
 }
 
 impl Blocks {
     /// Null if there is no memory left.
-    fn take(&mut self, class: usize) -> *mut u8 {
+    fn take(&mut self, class: usize, system: &impl GlobalAlloc) -> *mut u8 {
         match self.free.get_mut(class) {
             Some(first) if !first.is_null() => {
                 let block = *first;
@@ -105,7 +112,7 @@ impl Blocks {
                 *first = unsafe { block.cast::<*mut u8>().read() };
                 block
             }
-            _ => self.cut(size(class)),
+            _ => self.cut(size(class), system),
         }
     }
 
@@ -123,10 +130,10 @@ impl Blocks {
     /// A new block. What is left of the chunk before is less than that, and lost.
     #[cold]
     #[inline(never)]
-    fn cut(&mut self, size: usize) -> *mut u8 {
+    fn cut(&mut self, size: usize, system: &impl GlobalAlloc) -> *mut u8 {
         if self.left < size {
             // SAFETY: The size is not zero.
-            let chunk = unsafe { System.alloc(CHUNK) };
+            let chunk = unsafe { system.alloc(CHUNK) };
             if chunk.is_null() {
                 return chunk;
             }
@@ -142,15 +149,15 @@ impl Blocks {
 
 // SAFETY: A block is in a list or in use, never both. It is as long as its layout, and aligned;
 // the layout, which is the same when the block is freed, says whose it is.
-unsafe impl GlobalAlloc for Allocator {
+unsafe impl<S: GlobalAlloc> GlobalAlloc for Allocator<S> {
     // Inlined at two thousand places, it would be 12 kB of a component, and save one per cent.
     #[inline(never)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match class_of(layout) {
             // SAFETY: One thread; the borrow ends here.
-            Some(class) => unsafe { self.blocks() }.take(class),
+            Some(class) => unsafe { self.blocks() }.take(class, &self.system),
             // SAFETY: The caller's promise.
-            None => unsafe { System.alloc(layout) },
+            None => unsafe { self.system.alloc(layout) },
         }
     }
 
@@ -160,7 +167,7 @@ unsafe impl GlobalAlloc for Allocator {
         unsafe {
             match class_of(layout) {
                 Some(class) => self.blocks().give_back(block, class),
-                None => System.dealloc(block, layout),
+                None => self.system.dealloc(block, layout),
             }
         }
     }
@@ -170,7 +177,7 @@ unsafe impl GlobalAlloc for Allocator {
         let wanted = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
         match (class_of(layout), class_of(wanted)) {
             // SAFETY: The block is the system's, and stays it.
-            (None, None) => unsafe { System.realloc(block, layout, size) },
+            (None, None) => unsafe { self.system.realloc(block, layout, size) },
             (before, after) if before == after => block,
             // SAFETY: Two blocks, each at least as long as what is copied.
             _ => unsafe {

@@ -24,8 +24,6 @@ extern crate self as davit_guest;
 mod allocator;
 mod apply;
 pub mod bindings;
-#[cfg(any(test, target_arch = "wasm32"))]
-mod compare;
 pub mod component;
 mod conditions;
 mod config;
@@ -39,6 +37,8 @@ mod finalizer;
 mod instant;
 mod item;
 mod json_patch;
+#[cfg(any(test, target_arch = "wasm32"))]
+mod libc;
 mod manifest;
 mod metric;
 mod msgpack;

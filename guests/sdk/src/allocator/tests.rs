@@ -1,3 +1,5 @@
+use std::cell::Cell;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -66,7 +68,7 @@ proptest! {
     /// Nobody else writes to a block while it is in use: no two overlap, and none is in a list.
     #[test]
     fn a_block_in_use_keeps_its_content(steps in prop::collection::vec(any_step(), 1..200)) {
-        let allocator = Allocator::new();
+        let allocator = Allocator::new(System);
         let mut used: Vec<Block> = Vec::new();
         for (byte, step) in (0..=u8::MAX).cycle().zip(steps) {
             match step {
@@ -111,8 +113,7 @@ proptest! {
 
 #[test]
 fn a_block_that_is_freed_is_the_next_of_its_class() {
-    let allocator = Allocator::new();
-    let layout = |size| Layout::from_size_align(size, 8).unwrap();
+    let allocator = Allocator::new(System);
     // SAFETY: Sizes are not zero, and each block is freed once with the class of its layout.
     unsafe {
         let first = allocator.alloc(layout(100));
@@ -125,24 +126,94 @@ fn a_block_that_is_freed_is_the_next_of_its_class() {
     }
 }
 
+/// The system, with its bytes in use.
+#[derive(Default)]
+struct Counted {
+    bytes: Cell<usize>,
+    is_exhausted: Cell<bool>,
+}
+
+// SAFETY: The system's, or null.
+unsafe impl GlobalAlloc for Counted {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if self.is_exhausted.get() {
+            return ptr::null_mut();
+        }
+        self.bytes.update(|bytes| bytes + layout.size());
+        // SAFETY: The caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        self.bytes.update(|bytes| bytes - layout.size());
+        // SAFETY: The caller's promise.
+        unsafe { System.dealloc(block, layout) };
+    }
+}
+
+fn layout(size: usize) -> Layout {
+    Layout::from_size_align(size, 4).unwrap()
+}
+
+#[test]
+fn a_chunk_has_as_many_blocks_as_fit() {
+    let allocator = Allocator::new(Counted::default());
+    for block in 1..=3 * CHUNK.size() / 256 {
+        // SAFETY: The size is not zero.
+        let block_is_there = unsafe { !allocator.alloc(layout(250)).is_null() };
+        assert!(block_is_there);
+        let chunks = (block * 256).div_ceil(CHUNK.size());
+        assert_eq!(allocator.system.bytes.get(), chunks * CHUNK.size());
+    }
+}
+
 #[test]
 fn what_is_freed_is_used_again() {
-    let allocator = Allocator::new();
-    // SAFETY: Nothing else uses the allocator.
-    let chunk = || unsafe { ((*allocator.0.get()).rest, (*allocator.0.get()).left) };
-    let mut before = None;
-    for _ in 0..100 {
-        let sizes = (1..=LARGEST).step_by(61);
-        let layouts = sizes.map(|size| Layout::from_size_align(size, 4).unwrap());
-        // SAFETY: The sizes are not zero.
-        let blocks: Vec<_> = layouts
-            .map(|layout| (unsafe { allocator.alloc(layout) }, layout))
-            .collect();
-        assert_eq!(before.unwrap_or_else(chunk), chunk(), "a block was cut");
-        before = Some(chunk());
-        for (block, layout) in blocks {
-            // SAFETY: The block is in use with this layout.
-            unsafe { allocator.dealloc(block, layout) };
+    let allocator = Allocator::new(Counted::default());
+    let mut after_first = None;
+    for _ in 0..20 {
+        let sizes = (1..=LARGEST + 200).step_by(61);
+        // SAFETY: Sizes are not zero, and each block is in use with its layout until it is freed.
+        unsafe {
+            let blocks: Vec<_> = sizes
+                .map(|size| (allocator.alloc(layout(size)), size))
+                .collect();
+            let grow = |(block, size)| (allocator.realloc(block, layout(size), 3 * size), 3 * size);
+            let shrink = |(block, size)| {
+                (
+                    allocator.realloc(block, layout(size), size / 6 + 1),
+                    size / 6 + 1,
+                )
+            };
+            let blocks: Vec<_> = blocks.into_iter().map(grow).map(shrink).collect();
+            for (block, size) in blocks {
+                allocator.dealloc(block, layout(size));
+            }
         }
+        let bytes = allocator.system.bytes.get();
+        assert_eq!(bytes % CHUNK.size(), 0, "a large block is still in use");
+        assert_eq!(*after_first.get_or_insert(bytes), bytes, "a block was cut");
+    }
+}
+
+#[test]
+fn without_memory_nothing_is_lost() {
+    let allocator = Allocator::new(Counted::default());
+    // SAFETY: Sizes are not zero, and each block is in use with its layout.
+    unsafe {
+        let block = allocator.alloc(layout(64));
+        block.write_bytes(7, 64);
+        allocator.system.is_exhausted.set(true);
+        for size in [65, LARGEST, LARGEST + 1] {
+            let mut blocks = 0;
+            while !allocator.alloc(layout(size)).is_null() {
+                blocks += 1;
+            }
+            assert!(blocks <= CHUNK.size() / size, "{blocks} of {size} bytes");
+            assert!(allocator.realloc(block, layout(64), size).is_null());
+        }
+        assert_eq!(std::slice::from_raw_parts(block, 64), [7; 64]);
+        allocator.dealloc(block, layout(64));
+        assert_eq!(allocator.alloc(layout(60)), block);
     }
 }

@@ -3,8 +3,9 @@
 use super::{DecodeError, Head, MAX_DEPTH, OpenContainer, name, split, split_at};
 use crate::path::FieldTree;
 
-/// The parts of a value that a tree declares. A declared part that is not the map or the
-/// list of the tree stays as it is.
+/// The parts of the first value that a tree declares. A declared part that is not the map or
+/// the list of the tree stays as it is. What is not declared is skipped, and no text is checked
+/// for UTF-8.
 pub fn select(tree: &FieldTree, bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
     let mut selected = Vec::with_capacity(bytes.len());
     write(tree, bytes, &mut selected, MAX_DEPTH)?;

@@ -173,6 +173,63 @@ fn deep_nesting_costs_no_stack() {
     assert!(!subset_equal(&kept, &deep, &other));
 }
 
+#[test]
+fn long_maps_and_lists_are_selected() {
+    let name = |number: usize| format!("{}{number:03}", "n".repeat(number % 40));
+    let element = |number: usize| match number % 2 {
+        0 => map([("kept", "yes".into()), ("other", list([map([])]))]),
+        _ => map([("other", "no".into())]),
+    };
+    for (fields, elements) in [(1, 70_000), (9, 17), (40, 3)] {
+        let names: Vec<String> = (0..2 * fields).map(name).collect();
+        let long = || Sample::List((0..elements).map(element).collect());
+        let value = Sample::Map(names.iter().map(|name| (name.clone(), long())).collect());
+        let half = names.iter().step_by(2);
+        let paths: Vec<String> = half.map(|name| format!("{name}[*].kept")).collect();
+        let kept = tree(&paths.iter().map(String::as_str).collect::<Vec<_>>());
+        let selected = select(&kept, &value.encode()).unwrap();
+        let expected = value.project(&kept).encode();
+        assert!(selected == expected, "{fields} fields, {elements} elements");
+    }
+}
+
+#[test]
+fn a_selection_ends_at_the_depth_limit() {
+    let nested = |levels: usize| [vec![0x91; levels], vec![0xc0]].concat();
+    let each = |levels: usize| format!("a{}", "[*]".repeat(levels));
+    let value = |levels: usize| [&[0x81, 0xa1, b'a'][..], &nested(levels)].concat();
+    let deepest = MAX_DEPTH - 2;
+    let kept = tree(&[&each(deepest)]);
+    assert_eq!(select(&kept, &value(deepest)), Ok(value(deepest)));
+    let kept = tree(&[&each(deepest + 1)]);
+    assert_eq!(select(&kept, &value(deepest + 1)), Err(DecodeError));
+}
+
+#[test]
+fn a_selection_skips_what_it_does_not_declare_unchecked() {
+    for (bytes, kept, expected) in [
+        // A name that is no text, and one that is written longer than it could be.
+        (&[0x81, 0xa1, 0xff, 0xc0][..], "c", Ok(&[0x80][..])),
+        (
+            &[0x81, 0xda, 0, 1, b'a', 1],
+            "a",
+            Ok(&[0x81, 0xda, 0, 1, b'a', 1]),
+        ),
+        // What follows the value; a value that is cut short.
+        (
+            &[0x81, 0xa1, b'a', 1, 7, 7],
+            "a",
+            Ok(&[0x81, 0xa1, b'a', 1]),
+        ),
+        (&[0x81, 0xa1, b'a', 0x92, 1], "a", Err(DecodeError)),
+        (&[0x81, 0xa1, b'a', 0x92, 1], "a[*].b", Err(DecodeError)),
+        (&[0x81, 1, 1], "a", Err(DecodeError)),
+    ] {
+        let selected = select(&tree(&[kept]), bytes);
+        assert_eq!(selected, expected.map(<[u8]>::to_vec), "{bytes:?}");
+    }
+}
+
 proptest! {
     #[test]
     fn any_bytes_are_a_value_or_malformed(bytes in prop::collection::vec(any::<u8>(), 0..64)) {

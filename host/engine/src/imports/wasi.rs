@@ -53,6 +53,8 @@ impl IoView for State {
     }
 }
 
+// Empty, and no text: wasi-libc would free what it got with another allocator than the guest's
+// (docs/adr/0033-guests-allocate-by-size.md).
 impl cli::environment::Host for State {
     fn get_environment(&mut self) -> Result<Vec<(String, String)>> {
         Ok(Vec::new())
@@ -222,5 +224,28 @@ impl clocks::wall_clock::Host for State {
 impl random::insecure_seed::Host for State {
     fn insecure_seed(&mut self) -> Result<(u64, u64)> {
         Ok((0x6461_7669_7420_6f6e, 0x6520_6372_616e_6521))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wasmtime_wasi::p2::{InputStream as _, StreamError};
+
+    use super::*;
+    use crate::limits::Limits;
+    use crate::usage::UsageCounter;
+
+    /// What it got, it would free as its own: `docs/adr/0033-guests-allocate-by-size.md`.
+    #[test]
+    fn libc_gets_only_empty_lists() {
+        use cli::environment::Host as _;
+
+        let count = UsageCounter::default().instance();
+        let mut state = State::new("guest".into(), Limits::default(), count, resources());
+        assert_eq!(state.get_environment().unwrap(), []);
+        assert_eq!(state.get_arguments().unwrap(), [] as [String; 0]);
+        assert_eq!(state.initial_cwd().unwrap(), None);
+        let read = ClosedInputStream.read(100);
+        assert!(matches!(read, Err(StreamError::Closed)), "{read:?}");
     }
 }

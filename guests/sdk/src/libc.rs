@@ -1,12 +1,13 @@
-//! Comparing bytes in a component.
+//! What the SDK has instead of functions of wasi-libc.
 //!
 //! wasi-libc compares one byte after the other. Names in a cluster are long and start alike, so
-//! that this took a tenth of a guest's time. These symbols take the place of libc's.
+//! that this took a tenth of a guest's time.
 
 use std::cmp::Ordering;
 
-/// Compares as many bytes as the shorter of both has.
+/// Compares bytes of the same number.
 fn compare(one: &[u8], other: &[u8]) -> Ordering {
+    debug_assert_eq!(one.len(), other.len());
     let ((ones, one), (others, other)) = (one.as_chunks::<8>(), other.as_chunks::<8>());
     for (one, other) in ones.iter().zip(others) {
         if u64::from_le_bytes(*one) != u64::from_le_bytes(*other) {
