@@ -128,13 +128,13 @@ fn a_block_that_is_freed_is_the_next_of_its_class() {
 
 /// The system, with its bytes in use.
 #[derive(Default)]
-struct Counted {
+struct Meter {
     bytes: Cell<usize>,
     is_exhausted: Cell<bool>,
 }
 
 // SAFETY: The system's, or null.
-unsafe impl GlobalAlloc for Counted {
+unsafe impl GlobalAlloc for Meter {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if self.is_exhausted.get() {
             return ptr::null_mut();
@@ -157,7 +157,7 @@ fn layout(size: usize) -> Layout {
 
 #[test]
 fn a_chunk_has_as_many_blocks_as_fit() {
-    let allocator = Allocator::new(Counted::default());
+    let allocator = Allocator::new(Meter::default());
     for block in 1..=3 * CHUNK.size() / 256 {
         // SAFETY: The size is not zero.
         let block_is_there = unsafe { !allocator.alloc(layout(250)).is_null() };
@@ -169,7 +169,7 @@ fn a_chunk_has_as_many_blocks_as_fit() {
 
 #[test]
 fn what_is_freed_is_used_again() {
-    let allocator = Allocator::new(Counted::default());
+    let allocator = Allocator::new(Meter::default());
     let mut after_first = None;
     for _ in 0..20 {
         let sizes = (1..=LARGEST + 200).step_by(61);
@@ -198,7 +198,7 @@ fn what_is_freed_is_used_again() {
 
 #[test]
 fn without_memory_nothing_is_lost() {
-    let allocator = Allocator::new(Counted::default());
+    let allocator = Allocator::new(Meter::default());
     // SAFETY: Sizes are not zero, and each block is in use with its layout.
     unsafe {
         let block = allocator.alloc(layout(64));
