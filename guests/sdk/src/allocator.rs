@@ -5,6 +5,10 @@
 //! (`docs/adr/0033-guests-allocate-by-size.md`).
 
 #![allow(unsafe_code, reason = "`GlobalAlloc` is unsafe")]
+#![allow(
+    clippy::cast_ptr_alignment,
+    reason = "blocks are aligned to 16 bytes, which their type does not say"
+)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;

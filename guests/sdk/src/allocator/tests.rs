@@ -45,7 +45,7 @@ fn any_step() -> impl Strategy<Value = Step> {
 
 /// A block in use, and the byte that it is full of.
 struct Block {
-    block: *mut u8,
+    start: *mut u8,
     layout: Layout,
     byte: u8,
 }
@@ -53,13 +53,13 @@ struct Block {
 impl Block {
     fn fill(&self) {
         // SAFETY: The block is in use, and as long as its layout.
-        unsafe { ptr::write_bytes(self.block, self.byte, self.layout.size()) };
+        unsafe { ptr::write_bytes(self.start, self.byte, self.layout.size()) };
     }
 
     fn check(&self, len: usize) {
-        assert_eq!(self.block.addr() % self.layout.align(), 0);
+        assert_eq!(self.start.addr() % self.layout.align(), 0);
         // SAFETY: As above.
-        let content = unsafe { std::slice::from_raw_parts(self.block, len) };
+        let content = unsafe { std::slice::from_raw_parts(self.start, len) };
         assert!(content.iter().all(|byte| *byte == self.byte));
     }
 }
@@ -75,19 +75,19 @@ proptest! {
                 Step::Allocate { size, align } => {
                     let layout = Layout::from_size_align(size, align).unwrap();
                     // SAFETY: The size is not zero.
-                    let block = unsafe { allocator.alloc(layout) };
-                    let new = Block { block, layout, byte };
+                    let start = unsafe { allocator.alloc(layout) };
+                    let new = Block { start, layout, byte };
                     new.fill();
                     used.push(new);
                 }
                 Step::Resize { which, size } if !used.is_empty() => {
                     let which = which % used.len();
-                    let Block { block, layout, byte } = used.swap_remove(which);
+                    let Block { start, layout, byte } = used.swap_remove(which);
                     // SAFETY: The block is in use with this layout.
-                    let block = unsafe { allocator.realloc(block, layout, size) };
+                    let start = unsafe { allocator.realloc(start, layout, size) };
                     let kept = size.min(layout.size());
                     let layout = Layout::from_size_align(size, layout.align()).unwrap();
-                    let new = Block { block, layout, byte };
+                    let new = Block { start, layout, byte };
                     new.check(kept);
                     new.fill();
                     used.push(new);
@@ -96,7 +96,7 @@ proptest! {
                     let one = used.swap_remove(which % used.len());
                     one.check(one.layout.size());
                     // SAFETY: The block is in use with this layout, and not used again.
-                    unsafe { allocator.dealloc(one.block, one.layout) };
+                    unsafe { allocator.dealloc(one.start, one.layout) };
                 }
                 Step::Resize { .. } | Step::Free { .. } => {}
             }
@@ -106,7 +106,7 @@ proptest! {
         }
         for one in used {
             // SAFETY: As above.
-            unsafe { allocator.dealloc(one.block, one.layout) };
+            unsafe { allocator.dealloc(one.start, one.layout) };
         }
     }
 }
