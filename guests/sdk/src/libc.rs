@@ -5,7 +5,8 @@
 
 use std::cmp::Ordering;
 
-/// Compares bytes of the same number.
+/// Compares bytes of the same number: as numbers and one by one, because `==` and `cmp` of arrays
+/// and slices call `memcmp`.
 fn compare(one: &[u8], other: &[u8]) -> Ordering {
     debug_assert_eq!(one.len(), other.len());
     let ((ones, one), (others, other)) = (one.as_chunks::<8>(), other.as_chunks::<8>());

@@ -1,5 +1,7 @@
 //! Selecting the declared parts of a value, in one pass.
 
+use rmp::encode::write_array_len;
+
 use super::{DecodeError, Head, MAX_DEPTH, OpenContainer, name, split, split_at};
 use crate::path::FieldTree;
 
@@ -23,7 +25,17 @@ fn write<'a>(
     if matches!(tree, FieldTree::Some { .. }) {
         match Head::read(bytes)? {
             (Head::Map(len), entries) => return write_map(tree, len, entries, to, depth),
-            (Head::List(len), elements) => return write_list(tree, len, elements, to, depth),
+            (Head::List(len), mut rest) => {
+                let each = tree.each();
+                write_array_len(to, each.map_or(0, |_| len)).map_err(|_| DecodeError)?;
+                for _ in 0..len {
+                    rest = match each {
+                        None => split(rest)?.1,
+                        Some(below) => write(below, rest, to, depth)?,
+                    };
+                }
+                return Ok(rest);
+            }
             _ => {}
         }
     }
@@ -55,27 +67,5 @@ fn write_map<'a>(
         };
     }
     map.close(to, kept).map_err(|_| DecodeError)?;
-    Ok(rest)
-}
-
-fn write_list<'a>(
-    tree: &FieldTree,
-    len: u32,
-    mut rest: &'a [u8],
-    to: &mut Vec<u8>,
-    depth: usize,
-) -> Result<&'a [u8], DecodeError> {
-    let list = OpenContainer::array(to);
-    let mut kept = 0;
-    for _ in 0..len {
-        rest = match tree.each() {
-            None => split(rest)?.1,
-            Some(below) => {
-                kept += 1;
-                write(below, rest, to, depth)?
-            }
-        };
-    }
-    list.close(to, kept).map_err(|_| DecodeError)?;
     Ok(rest)
 }
