@@ -59,6 +59,10 @@ pub const TIMERS: QueueName = QueueName::new("noexec_taint_timer");
 /// the pod's time was over.
 pub const EVICTIONS: QueueName = QueueName::new("noexec_taint_eviction");
 
+/// The queue of the times that are over, by the keys of their timers and the arrivals of their taints.
+/// Its items have no effect of their own: a pending item means that the time is over.
+pub const ENDED: QueueName = QueueName::new("noexec_taint_ended");
+
 /// The first back-off after an eviction, or the read of a node, failed.
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 /// The longest back-off.
@@ -165,6 +169,7 @@ impl TaintEviction {
         match item.queue {
             NODES => timer::reconcile_node(&self.config, cx, &item.key, nodes),
             PROVEN => Ok(Decision::done()),
+            ENDED => Ok(record::reconcile_ended(cx, &item.key)),
             DOUBTFUL => timer::reconcile_doubtful(&self.config, cx, &item.key, nodes),
             PODS => timer::reconcile_pod(&self.config, cx, &item.key, nodes),
             TIMERS => timer::reconcile_timer(&self.config, cx, item, nodes),
@@ -188,5 +193,6 @@ fn queues(config: &Config) -> Vec<QueueSpec> {
         queue(DOUBTFUL).priority(2).workers(16).batch(16),
         queue(TIMERS).priority(1).workers(256).batch(64),
         queue(PODS).workers(256).batch(64),
+        queue(ENDED).workers(64).batch(64),
     ]
 }

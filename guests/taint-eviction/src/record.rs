@@ -6,15 +6,16 @@
 //! timer of a taint that was removed in between never counts for the taint that
 //! was added again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use davit_guest::toleration::Taint;
-use davit_guest::{Command, Context};
+use davit_guest::{Command, Context, Decision};
 use serde::{Deserialize, Serialize};
 
-use crate::TIMERS;
 use crate::arrival::Arrival;
 use crate::taints::Taints;
+use crate::{ENDED, TIMERS};
 
 /// The timers of one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -50,6 +51,43 @@ impl Record {
         self.node == taints.node.uid && arrival.is_some() && arrival == taints.arrivals.of(taint)
     }
 
+    /// Whether the pod's time under a taint of its node has started, and is over.
+    ///
+    /// An item that is in a call or whose plan is under way is not pending: without this, the
+    /// pod would get its time again until the eviction has ended. It is an item and no part of the
+    /// record, so that it returns with the timers if the guest's former revision does.
+    pub(crate) fn has_ended(
+        &self,
+        cx: &Context<'_>,
+        pod: &str,
+        taints: &Taints,
+        taint: &Taint,
+    ) -> bool {
+        let timer = self.taints.get(&taint.key);
+        let ended = timer.and_then(|timer| timer.ended_key(pod, &taint.key));
+        self.knows(taints, taint) && ended.is_some_and(|key| cx.pending(ENDED, &key).is_some())
+    }
+
+    /// The command that records that the time under the taint with this key is over.
+    pub(crate) fn end(&self, pod: &str, taint: &str) -> Option<Command> {
+        let key = self.taints.get(taint)?.ended_key(pod, taint)?;
+        Some(Command::enqueue(ENDED, &key, ENDED_PERIOD))
+    }
+
+    /// The keys of the items which say that a time is over.
+    fn ended_keys(&self, pod: &str) -> impl Iterator<Item = String> {
+        let timers = self.taints.iter();
+        timers.filter_map(move |(taint, timer)| timer.ended_key(pod, taint))
+    }
+
+    /// Cancels what says that a time is over which another record does not have.
+    fn forget_ended(&self, cx: &Context<'_>, pod: &str, other: &Self) -> Vec<Command> {
+        let kept: BTreeSet<String> = other.ended_keys(pod).collect();
+        let left = self.ended_keys(pod).filter(|key| !kept.contains(key));
+        let left = left.filter(|key| cx.pending(ENDED, key).is_some());
+        left.map(|key| Command::cancel(ENDED, &key)).collect()
+    }
+
     pub(crate) fn add(&mut self, taints: &Taints, taint: &Taint) {
         let timer = Timer {
             value: taint.value.clone(),
@@ -59,17 +97,45 @@ impl Record {
     }
 
     /// Replaces the former record, if it differs.
-    pub(crate) fn keep(&self, pod: &str, former: &Self) -> Option<Command> {
+    pub(crate) fn keep(&self, cx: &Context<'_>, pod: &str, former: &Self) -> Vec<Command> {
         let value = (!self.taints.is_empty()).then_some(self);
-        let is_kept = self == former || (self.taints.is_empty() && former.taints.is_empty());
-        (!is_kept).then(|| Command::set_note(&note_key(pod), value))
+        if self == former || (self.taints.is_empty() && former.taints.is_empty()) {
+            return Vec::new();
+        }
+        let mut commands = former.forget_ended(cx, pod, self);
+        commands.push(Command::set_note(&note_key(pod), value));
+        commands
     }
 
     /// Cancels and forgets all timers of a pod that is gone.
-    pub(crate) fn discard(&self, pod: &str) -> Vec<Command> {
+    pub(crate) fn discard(&self, cx: &Context<'_>, pod: &str) -> Vec<Command> {
         let timers = self.taints.keys();
         let timers = timers.map(|taint| Command::cancel(TIMERS, &timer_key(pod, taint)));
-        timers.chain(Self::default().keep(pod, self)).collect()
+        timers.chain(Self::default().keep(cx, pod, self)).collect()
+    }
+}
+
+impl Timer {
+    /// The key of the item which says that its time is over: of this arrival of the taint, so that
+    /// a call that started earlier does not end the time of another. None before the node's own
+    /// item has seen the taint.
+    fn ended_key(&self, pod: &str, taint: &str) -> Option<String> {
+        let (number, missed) = self.arrival?;
+        Some(format!("{} {number} {missed}", timer_key(pod, taint)))
+    }
+}
+
+/// How often it is checked whether the record still has the end of a time: a call that started
+/// before the pod was gone may have ended after it.
+const ENDED_PERIOD: Duration = Duration::from_hours(1);
+
+/// Keeps the end of a time for as long as the pod's record has it.
+pub(crate) fn reconcile_ended(cx: &Context<'_>, key: &str) -> Decision {
+    let (pod, _) = parse(key);
+    let has_it = Record::recall(cx, pod).ended_keys(pod).any(|it| it == key);
+    match has_it {
+        true => Decision::requeue_after(ENDED_PERIOD),
+        false => Decision::done(),
     }
 }
 

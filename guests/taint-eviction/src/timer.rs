@@ -96,7 +96,7 @@ pub(crate) fn reconcile_pod(
         // No event: the pod is gone.
         let queues = [TIMERS, EVICTIONS];
         let items = queues.map(|queue| Command::cancel(queue, uid));
-        let timers = Record::recall(cx, uid).discard(uid);
+        let timers = Record::recall(cx, uid).discard(cx, uid);
         return Ok(Decision::done().commands(items).commands(timers));
     };
     let taints = nodes.taints(cx, &pod.view.spec.node_name);
@@ -126,18 +126,19 @@ pub(crate) fn reconcile_timer(
         timers.set(pod, &taints)?;
         return Ok(timers.decision());
     };
-    if !counts(&Record::recall(cx, uid), taint, &taints) {
+    let former = Record::recall(cx, uid);
+    if !counts(&former, taint, &taints) {
         let mut timers = Timers::new(config, cx);
         timers.set(pod, &taints)?;
         return Ok(timers.decision());
     }
-    // The eviction has its own back-off after a failure.
-    if cx.pending(EVICTIONS, uid).is_some() {
-        return Ok(Decision::done());
-    }
+    let is_evicted = cx.pending(EVICTIONS, uid).is_some();
     if let Fate::MayStay(bounds) = Fate::of(config, &taints.node.no_execute, &pod.view.spec) {
         let Some(bound) = bounds.iter().find(|it| it.taint.key == taint) else {
-            return Ok(ended_without_cause(cx, pod, taint));
+            return Ok(match is_evicted {
+                true => Decision::done(),
+                false => ended_without_cause(cx, pod, taint),
+            });
         };
         let start = start(config, cx, &taints.node, bound.taint, uid, item.created_at);
         let rest = later(start, bound.time) - cx.now();
@@ -147,12 +148,15 @@ pub(crate) fn reconcile_timer(
             return Ok(Decision::requeue_after(rest));
         }
     }
+    let ended = Decision::done().commands(former.end(uid, taint));
     match taints.source {
+        // The eviction has its own back-off after a failure.
+        _ if is_evicted => Ok(ended),
         Source::Cache => Err(UnprovenNode { node }),
         Source::Unread(why) => Ok(Decision::retry(why)),
         Source::Live => {
             let eviction = Enqueue::new(EVICTIONS, uid).created_at(item.due_at);
-            Ok(Decision::done().commands([eviction.into()]))
+            Ok(ended.commands([eviction.into()]))
         }
     }
 }
@@ -170,7 +174,7 @@ fn counts(record: &Record, key: &str, taints: &Taints) -> bool {
 /// Cleans up after a pod that is gone: a call that started before the deletion
 /// may have ended after it.
 pub(crate) fn is_gone(cx: &Context<'_>, uid: &str) -> Decision {
-    Decision::done().commands(Record::recall(cx, uid).discard(uid))
+    Decision::done().commands(Record::recall(cx, uid).discard(cx, uid))
 }
 
 /// The taint of a timer is gone, or is tolerated forever.
@@ -180,7 +184,7 @@ fn ended_without_cause(cx: &Context<'_>, pod: Object<Pod>, taint: &str) -> Decis
     let mut record = former.clone();
     record.taints.remove(taint);
     Decision::done()
-        .commands(record.keep(uid, &former))
+        .commands(record.keep(cx, uid, &former))
         .plans([event::cancelled(pod.reference)])
 }
 
@@ -198,7 +202,8 @@ pub(crate) fn is_over(
     let record = Record::recall(cx, uid);
     let has_passed = |bound: &TimedTaint<'_>| {
         let key = timer_key(uid, &bound.taint.key);
-        record.knows(taints, bound.taint) && cx.pending(TIMERS, &key).is_none()
+        record.has_ended(cx, uid, taints, bound.taint)
+            || (record.knows(taints, bound.taint) && cx.pending(TIMERS, &key).is_none())
     };
     match Fate::of(config, &taints.node.no_execute, pod) {
         Fate::LeavesNow => true,
@@ -334,7 +339,7 @@ impl<'a> Timers<'a> {
                 self.commands.push(Command::cancel(TIMERS, &key));
             }
         }
-        let record = timers.record.keep(&uid, &timers.former);
+        let record = timers.record.keep(self.cx, &uid, &timers.former);
         self.commands.extend(record);
         match (timers.is_over, is_evicted) {
             (true, true) => {}
@@ -404,8 +409,15 @@ impl<'a> Timers<'a> {
     fn bound(&mut self, timers: &mut PodTimers, bound: &TimedTaint<'_>, taints: &Taints) {
         let key = timers.key(bound);
         let is_known = timers.former.knows(taints, bound.taint);
+        let uid = &timers.uid;
+        let has_ended = timers.former.has_ended(self.cx, uid, taints, bound.taint);
         timers.record.add(taints, bound.taint);
         let due_at = match self.cx.pending(TIMERS, &key) {
+            // Its eviction may be under way, and not pending.
+            _ if has_ended => {
+                timers.is_over = true;
+                return;
+            }
             Some(waiting) if is_known => self.continue_timer(&key, &waiting, timers, bound, taints),
             // It was due, and has caused the eviction.
             None if is_known && timers.is_evicted => {
@@ -420,6 +432,8 @@ impl<'a> Timers<'a> {
                     self.commands.push(Command::cancel(TIMERS, &key));
                 }
                 if due_at <= self.cx.now() {
+                    self.commands
+                        .extend(timers.record.end(&timers.uid, &bound.taint.key));
                     timers.is_over = true;
                     return;
                 }

@@ -158,7 +158,8 @@ fn nodes_go_before_pods() {
             "noexec_taint_proven_node",
             "noexec_taint_doubtful_node",
             "noexec_taint_timer",
-            "noexec_taint_pod"
+            "noexec_taint_pod",
+            "noexec_taint_ended"
         ]
     );
     assert_eq!(queues[0].workers, 7);

@@ -3,12 +3,15 @@
 //! later than it has to, never earlier.
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use davit_guest::testing::Harness;
 use serde_json::json;
-use taint_eviction::{NODES, PODS, TIMERS, TaintEviction};
+use taint_eviction::{EVICTIONS, NODES, PODS, TIMERS, TaintEviction};
 
-use crate::common::{defaults, deletions, left, node, pod, seconds, uid};
+use crate::common::{
+    defaults, deletions, left, messages, node, node_with, pod, seconds, taint, timer, uid,
+};
 
 /// A pod that tolerates its node's taint for 60 seconds has just come.
 fn with_new_pod(mut harness: Harness<TaintEviction>) -> Harness<TaintEviction> {
@@ -19,8 +22,14 @@ fn with_new_pod(mut harness: Harness<TaintEviction>) -> Harness<TaintEviction> {
 }
 
 fn policies() -> [Harness<TaintEviction>; 3] {
+    policies_of(with_new_pod)
+}
+
+fn policies_of(
+    set_up: fn(Harness<TaintEviction>) -> Harness<TaintEviction>,
+) -> [Harness<TaintEviction>; 3] {
     ["shorten-only", "recompute", "keep"]
-        .map(|policy| with_new_pod(crate::common::harness(&json!({"reschedule": policy}))))
+        .map(|policy| set_up(crate::common::harness(&json!({"reschedule": policy}))))
 }
 
 /// The pod is there after the first of these seconds, and gone after the last.
@@ -151,4 +160,98 @@ fn a_pod_of_a_node_without_a_taint_is_not_decided_about() {
     harness.put(node(&["taint1"]));
     harness.run();
     assert!(harness.objects_read() > read);
+}
+
+/// Its taint stays, and the node changes: it has another one, which the pod tolerates for long.
+fn change_node(harness: &mut Harness<TaintEviction>) {
+    harness.put(node(&["taint1", "taint2"]));
+    harness.run();
+}
+
+/// A pod that tolerates the first taint of its node for 60 seconds, and another for an hour.
+fn with_two_times(mut harness: Harness<TaintEviction>) -> Harness<TaintEviction> {
+    harness.put(node(&["taint1"]));
+    let pod = pod("pod").tolerates("taint1", Some(60));
+    harness.put(pod.tolerates("taint2", Some(3_600)).into());
+    harness.run();
+    harness
+}
+
+/// Nothing cancelled the eviction of the pod, which is gone.
+fn has_left(harness: &Harness<TaintEviction>) {
+    assert_eq!(left(harness), [""; 0]);
+    let cancelled = messages(harness).into_iter();
+    let cancelled: Vec<&str> = cancelled.filter(|it| it.contains("ancel")).collect();
+    assert_eq!(cancelled, [""; 0]);
+}
+
+/// An item in a call is not pending.
+#[test]
+fn a_time_does_not_start_again_while_its_end_is_decided_about() {
+    for mut harness in policies_of(with_two_times) {
+        harness.advance(seconds(60) - Duration::from_millis(1));
+        harness.call_during(TIMERS, &timer("pod", "taint1"), change_node);
+        harness.advance(seconds(1));
+        has_left(&harness);
+    }
+}
+
+/// The node's call sees that no timer is pending, because the timer's call waits for a live read. It
+/// ends after it, and after the first attempt to evict the pod.
+#[test]
+fn a_call_that_ends_later_does_not_start_a_time_again_that_is_over() {
+    for mut harness in policies_of(with_two_times) {
+        harness.advance(seconds(59));
+        harness.delay_requests(seconds(2));
+        harness.fail_writes("Pod", "default/pod", "server");
+        harness.advance(seconds(3));
+        assert!(harness.pending(TIMERS, &timer("pod", "taint1")).is_none());
+        harness.put(node(&["taint1", "taint2"]));
+        harness.call_during(NODES, "node", |harness| harness.advance(seconds(10)));
+        harness.heal();
+        harness.delay_requests(Duration::ZERO);
+        harness.advance(seconds(20));
+        has_left(&harness);
+    }
+}
+
+/// The taint goes, and comes back: the end of its former time is forgotten.
+#[test]
+fn a_time_that_was_over_starts_again_when_the_taint_is_back() {
+    for mut harness in policies_of(with_two_times) {
+        harness.advance(seconds(59));
+        harness.fail_writes("Pod", "default/pod", "server");
+        harness.advance(seconds(5));
+        assert!(harness.pending(EVICTIONS, &uid("pod")).is_some());
+        harness.put(node(&[]));
+        harness.run();
+        harness.heal();
+        harness.advance(seconds(5));
+        harness.put(node(&["taint1"]));
+        leaves_within(&mut harness, 59..=120);
+    }
+}
+
+/// Nor is one whose plan is under way: here, when it fails.
+#[test]
+fn a_time_does_not_start_again_while_its_eviction_is_under_way() {
+    for mut harness in policies() {
+        harness.advance(seconds(59));
+        harness.delay_requests(seconds(2));
+        harness.fail_writes("Pod", "default/pod", "server");
+        harness.advance(seconds(6));
+        assert!(harness.pending(EVICTIONS, &uid("pod")).is_none());
+        let taints = [
+            taint("taint1", "", "NoExecute"),
+            taint("another", "", "NoSchedule"),
+        ];
+        harness.put(node_with("node", &taints));
+        harness.run();
+        harness.advance(seconds(4));
+        assert_eq!(left(&harness), ["pod"]);
+        harness.heal();
+        harness.delay_requests(Duration::ZERO);
+        harness.advance(seconds(20));
+        has_left(&harness);
+    }
 }
