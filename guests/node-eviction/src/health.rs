@@ -30,6 +30,9 @@ pub(crate) struct Record {
     transition: Option<Time>,
     /// When the kubelet last posted the condition, according to the kubelet.
     heartbeat: Option<Time>,
+    /// Whether the node has a lease.
+    #[serde(default)]
+    is_leased: bool,
 }
 
 /// The health of a node.
@@ -185,7 +188,7 @@ pub(crate) fn judge(
             memory: None,
         };
     }
-    let memory = remember(cx, node, former);
+    let memory = remember(cx, node, former, renewed);
     let sign = renewed.map_or(memory.heartbeat_at, |at| at.max(memory.heartbeat_at));
     let since = match ready {
         "False" if !is_silent(sign) => memory.ready_since,
@@ -248,7 +251,16 @@ struct SignInCondition {
 }
 
 /// The new record of a node. A recorded time stays as long as its cause stays.
-fn remember(cx: &Context<'_>, node: &Object<Node>, former: Option<&Record>) -> Memory {
+///
+/// If a lease goes, when it was renewed last is known no more, and the status alone would make the
+/// node silent for minutes longer: kubelets post one that is the same every five. Then the time starts
+/// now. A healthy node has no record.
+fn remember(
+    cx: &Context<'_>,
+    node: &Object<Node>,
+    former: Option<&Record>,
+    renewed: Option<Instant>,
+) -> Memory {
     let Times {
         heartbeat,
         transition,
@@ -259,6 +271,7 @@ fn remember(cx: &Context<'_>, node: &Object<Node>, former: Option<&Record>) -> M
         ready: ready_status(node).to_owned(),
         transition,
         heartbeat,
+        is_leased: renewed.is_some(),
     };
     let name = &node.reference.name;
     let former = former.filter(|former| former.uid == record.uid);
@@ -266,13 +279,15 @@ fn remember(cx: &Context<'_>, node: &Object<Node>, former: Option<&Record>) -> M
     let ready_since = former
         .filter(said_so)
         .and_then(|_| timer::since(cx, &ready_timer(name)));
+    let has_lost_lease = !record.is_leased && former.is_none_or(|former| former.is_leased);
     let heartbeat_at = former
-        .filter(|former| former.heartbeat == record.heartbeat)
+        .filter(|former| former.heartbeat == record.heartbeat && !has_lost_lease)
         .and_then(|_| timer::since(cx, &heartbeat_timer(name)));
+    let first = if has_lost_lease { cx.now() } else { changed_at };
     Memory {
         record,
         ready_since: ready_since.unwrap_or(node.changed_at),
-        heartbeat_at: heartbeat_at.unwrap_or(changed_at),
+        heartbeat_at: heartbeat_at.unwrap_or(first),
     }
 }
 

@@ -30,10 +30,13 @@ pub(crate) fn reconcile(config: &Config, cx: &Context<'_>) -> Decision {
     pass.forget();
     let former: Zones = cx.note(zone::NOTE).unwrap_or_default();
     let zones = Zones::of(config, &pass.tallies);
-    pass.publish_zones(config, cx, &former, &zones);
-    if zones.have_resumed_after(&former) {
+    let have_resumed = zones.have_resumed_after(&former);
+    if have_resumed {
+        // Before the note, without which the next page of a long decision would not know it.
         pass.commands.extend(zone::resume(cx.now()));
-    } else {
+    }
+    pass.publish_zones(config, cx, &former, &zones);
+    if !have_resumed {
         pass.queue(config, cx, &zones);
     }
     Decision::done().commands(pass.commands)

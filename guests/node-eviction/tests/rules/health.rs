@@ -82,6 +82,36 @@ fn ne_17_a_stale_status_with_a_renewed_lease_keeps_the_pods() {
     cluster.assert_quiet(900);
 }
 
+/// An operator deletes it. The kubelet, which posts no status that is the same, creates it again.
+#[test]
+fn the_pods_of_a_healthy_node_stay_when_its_lease_is_deleted() {
+    let mut cluster = cluster(Some("True"));
+    cluster.renew("node");
+    cluster.pass(900);
+    cluster.stop_renewing("node");
+    cluster.harness.remove("Lease", "kube-node-lease/node");
+    cluster.assert_quiet(15);
+    cluster.renew("node");
+    cluster.assert_quiet(900);
+}
+
+/// It stays away with its lease: the time starts when the lease goes, whether it was silent before or
+/// not.
+#[test]
+fn a_node_without_its_lease_is_silent_from_then_on() {
+    for silent in [0, 200] {
+        let mut cluster = cluster(Some("True"));
+        cluster.renew("node");
+        cluster.pass(900);
+        cluster.stop_renewing("node");
+        cluster.pass(silent);
+        cluster.harness.remove("Lease", "kube-node-lease/node");
+        cluster.assert_quiet(300);
+        cluster.pass(15);
+        assert!(cluster.is_evicted("pod"));
+    }
+}
+
 #[test]
 fn ne_18_a_fresh_status_with_an_expired_lease_keeps_the_pods() {
     let mut cluster = cluster(Some("True"));

@@ -1,6 +1,8 @@
 //! The states of zones, and the rates that follow: `TestMonitorNodeHealth`. The
 //! host's tests, which have queues, cover the effect of the rates.
 
+use davit_guest::Command;
+use node_eviction::{MONITOR, PASS};
 use serde_json::json;
 
 use crate::common::{Cluster, ZONE};
@@ -53,6 +55,21 @@ fn ne_03_initially_both_zones_down_one_comes_back() {
     cluster.assert_quiet(290);
     cluster.pass(15);
     assert_eq!(cluster.evicted(), ["one-down-1", "two-down-0"]);
+}
+
+/// A decision may end between any two of its commands and continue in another call, which knows
+/// only what was noted.
+#[test]
+fn that_a_zone_is_back_is_recorded_before_its_state() {
+    let mut cluster = cluster(&[("one", 0, 2), ("two", 0, 1)]);
+    cluster.pass(60);
+    cluster.renew("one-down-0");
+    let commands = cluster.harness.decide(MONITOR, PASS).commands;
+    let place =
+        |is_it: &dyn Fn(&Command) -> bool| commands.iter().position(is_it).expect("the command");
+    let resumed = place(&|it| matches!(it, Command::Enqueue(it) if it.key == "resumed"));
+    let noted = place(&|it| matches!(it, Command::SetNote(it) if it.key == "zones"));
+    assert!(resumed < noted, "{commands:?}");
 }
 
 #[test]

@@ -79,6 +79,11 @@ impl Cluster {
         self.put_lease(name);
     }
 
+    /// From now on, the node does not renew its lease.
+    pub(crate) fn stop_renewing(&mut self, name: &str) {
+        self.renewing.remove(name);
+    }
+
     /// From now on, the node posts its status.
     pub(crate) fn post(&mut self, name: &str) {
         self.posting.insert(name.to_owned());
