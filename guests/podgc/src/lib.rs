@@ -7,7 +7,8 @@
 //!
 //! The rules are kube-controller-manager's (pkg/controller/podgc, v1.36),
 //! except: every deletion carries the pod's uid; a pod that is gone already is
-//! not an error; a pass deletes a pod once; a node that was verified as missing
+//! not an error; a pass deletes a pod once; a node is out of service only if a
+//! live read says so; a node that was verified as missing
 //! stays in its queue until it is back or has no pods; pods that the collector
 //! has just marked because their node is missing do not count against the
 //! threshold; namespace and uid break ties.
@@ -40,6 +41,8 @@ pub const ORPHANED: QueueName = QueueName::new("orphaned_pods_nodes");
 
 /// The first back-off after a node could not be read.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
+/// The longest: kube-controller-manager's quarantine.
+const LAST_RETRY: Duration = Duration::from_secs(40);
 
 /// The pod garbage collector.
 #[derive(Debug)]
@@ -72,7 +75,7 @@ impl Controller for PodGc {
             .queue(
                 QueueSpec::new(ORPHANED)
                     .workers(4)
-                    .retry(FIRST_RETRY, FIRST_RETRY.max(self.config.quarantine)),
+                    .retry(FIRST_RETRY, LAST_RETRY),
             )
             .tick(PASSES, PASS, self.config.period)
             .reads_live(resources::NODES)
@@ -84,7 +87,7 @@ impl Controller for PodGc {
     }
 
     fn live_reads(&self) -> Vec<LiveFields> {
-        vec![LiveFields::of::<Identity>(resources::NODES)]
+        vec![LiveFields::of::<view::LiveNode>(resources::NODES)]
     }
 
     fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Result<Decision, Retry> {

@@ -50,7 +50,7 @@ fn others(cx: &Context<'_>, cursor: &str, plans: &mut Plans) -> (Vec<String>, Op
 /// Where a pass continues: the cursors of its two halves; none for a half that
 /// has ended. The empty text is the start.
 ///
-/// With the longest names both together have 930 bytes. A cursor may have
+/// With the longest names both together have 950 bytes. A cursor may have
 /// 1,024.
 struct Rest {
     terminated: Option<String>,

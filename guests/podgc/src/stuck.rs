@@ -10,12 +10,12 @@ use std::ops::Bound;
 
 use davit_guest::node::OUT_OF_SERVICE;
 use davit_guest::views::is_true;
-use davit_guest::{Context, Place};
+use davit_guest::{Context, Level, Object, ObjectRef, Place};
 
 use crate::deletion;
 use crate::plans::Plans;
 use crate::terminated::turn;
-use crate::view::{BY_NODE, BY_TAINT, NODES, PODS, TERMINATING};
+use crate::view::{BY_NODE, BY_TAINT, LiveNode, NODES, PODS, Pod, TERMINATING};
 
 /// How many pods one call decides about at most.
 const PAGE: usize = 1_000;
@@ -65,14 +65,17 @@ pub(crate) fn decide(cx: &Context<'_>, cursor: &str, plans: &mut Plans) -> Optio
         walk = pods.in_order(TERMINATING, "true", Some(place.clone()));
     }
     taken.sort_by(|one, other| turn(one).cmp(&turn(other)));
+    let dead = proven(cx, &taken);
     for pod in taken {
         let node = &pod.view.node_name;
         let (reason, message) = if node.is_empty() {
             let message = "it is terminating and was never scheduled".to_owned();
             (deletion::UNSCHEDULED, message)
-        } else {
+        } else if dead.contains(node) {
             let message = format!("its node {node} is out of service and not ready");
             (deletion::OUT_OF_SERVICE, message)
+        } else {
+            continue;
         };
         plans.add(cx, pod, reason, message);
     }
@@ -89,6 +92,47 @@ fn nodes(cx: &Context<'_>) -> BTreeSet<String> {
         nodes.insert(String::new());
     }
     nodes
+}
+
+/// The nodes of these pods that the API server, too, has out of service and not ready. The cache is
+/// no proof: if its watch is interrupted, the node may be back, and the containers of a pod that is
+/// deleted by force still run.
+fn proven(cx: &Context<'_>, pods: &[Object<Pod>]) -> BTreeSet<String> {
+    let names = pods.iter().map(|pod| pod.view.node_name.as_str());
+    let names: BTreeSet<&str> = names.filter(|name| !name.is_empty()).collect();
+    let target = |name: &&str| ObjectRef::named("v1", "Node", "", name);
+    let targets: Vec<ObjectRef> = names.iter().map(target).collect();
+    if targets.is_empty() {
+        return BTreeSet::new();
+    }
+    let (mut dead, mut unread) = (BTreeSet::new(), Vec::new());
+    for (name, answer) in names.into_iter().zip(cx.live_get::<LiveNode>(&targets)) {
+        match answer {
+            Ok(node) if is_dead(&node.view) => {
+                dead.insert(name.to_owned());
+            }
+            Ok(_) => {}
+            // Its pods are orphans.
+            Err(failure) if failure.is_gone() => {}
+            Err(failure) => unread.push((name, failure)),
+        }
+    }
+    if let Some((name, failure)) = unread.first() {
+        let fields = [
+            ("node", *name),
+            ("nodes", &unread.len().to_string()),
+            ("error", &failure.to_string()),
+        ];
+        let message = "nodes that are out of service could not be read: their pods stay until the \
+                       next pass";
+        cx.log(Level::Warn, message, &fields);
+    }
+    dead
+}
+
+fn is_dead(node: &LiveNode) -> bool {
+    let is_tainted = node.taints.iter().any(|taint| taint.key == OUT_OF_SERVICE);
+    is_tainted && !is_true(&node.conditions, "Ready")
 }
 
 /// No node's name contains a slash. None for a text that is not a cursor of

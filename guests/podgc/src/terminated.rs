@@ -36,6 +36,8 @@ const MAX_READ: usize = 10_000;
 struct Rest {
     /// How many pods the pass still has to delete.
     count: usize,
+    /// How many it has decided about.
+    decided: usize,
     /// Whether the place is among the evicted pods.
     evicted: bool,
     /// The place of the last pod that was decided about.
@@ -65,15 +67,16 @@ pub(crate) fn decide(
     }
     let mut taken = 0;
     let mut last = None;
-    for (read, (evicted, pod)) in in_turn(cx, rest).enumerate() {
+    for (read, (evicted, pod)) in in_turn(cx, rest.as_ref()).enumerate() {
         if taken == due {
             return None;
         }
         if taken == PAGE || read == MAX_READ {
             let (evicted, place) = last?;
-            let count = due - taken;
+            let former = rest.as_ref().map_or(0, |rest| rest.decided);
             let rest = Rest {
-                count,
+                count: due - taken,
+                decided: former + taken,
                 evicted,
                 place,
             };
@@ -90,13 +93,19 @@ pub(crate) fn decide(
 
 /// How many of the pods that the pass has decided about the cache still shows: their
 /// deletion failed, takes its time, or is not observed yet. They are part of the excess,
-/// and no other pod is deleted in their place.
+/// and no other pod is deleted in their place. If they are too many to count, all of them.
 fn visible_deletions(cx: &Context<'_>, rest: &Rest) -> usize {
-    let before = in_turn(cx, None).take(MAX_READ);
-    let before = before.take_while(|(evicted, pod)| !rest.is_before(*evicted, pod));
-    before
-        .filter(|(evicted, pod)| is_in_turn(cx, *evicted, pod))
-        .count()
+    let mut visible = 0;
+    for (read, (evicted, pod)) in in_turn(cx, None).enumerate() {
+        if rest.is_before(evicted, &pod) {
+            break;
+        }
+        if read == MAX_READ {
+            return rest.decided.max(visible);
+        }
+        visible += usize::from(is_in_turn(cx, evicted, &pod));
+    }
+    visible
 }
 
 /// Whether a pod that is read as evicted, or among all, is decided about there.
@@ -123,13 +132,15 @@ impl Rest {
 
     /// None for a text that is not a cursor of this stage.
     fn parse(cursor: &str) -> Option<Self> {
-        let mut fields = cursor.splitn(4, '/');
+        let mut fields = cursor.splitn(5, '/');
         let count = fields.next()?.parse().ok()?;
+        let decided = fields.next()?.parse().ok()?;
         let evicted = fields.next()? == EVICTED.as_str();
         let order = fields.next()?.to_owned();
         let key = fields.next()?.to_owned();
         Some(Self {
             count,
+            decided,
             evicted,
             place: Place { order, key },
         })
@@ -142,7 +153,8 @@ impl fmt::Display for Rest {
         let stage = if self.evicted { EVICTED } else { ENDED };
         let Place { order, key } = &self.place;
         let stage = stage.as_str();
-        write!(f, "{}/{stage}/{order}/{key}", self.count)
+        let Self { count, decided, .. } = self;
+        write!(f, "{count}/{decided}/{stage}/{order}/{key}")
     }
 }
 
@@ -176,10 +188,10 @@ fn count(cx: &Context<'_>, threshold: usize) -> usize {
 /// iterator reads pods as it advances.
 fn in_turn<'a>(
     cx: &'a Context<'_>,
-    rest: Option<Rest>,
-) -> impl Iterator<Item = (bool, Object<Pod>)> + 'a {
-    let with_evicted = rest.as_ref().is_none_or(|rest| rest.evicted);
-    let place = rest.map(|rest| rest.place);
+    rest: Option<&Rest>,
+) -> impl Iterator<Item = (bool, Object<Pod>)> + use<'a> {
+    let with_evicted = rest.is_none_or(|rest| rest.evicted);
+    let place = rest.map(|rest| rest.place.clone());
     let (in_evicted, in_all) = if with_evicted {
         (place, None)
     } else {

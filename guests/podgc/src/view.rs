@@ -49,3 +49,17 @@ pub(crate) struct Node {
     #[view(path = "status.conditions")]
     pub(crate) conditions: Vec<ConditionStatus>,
 }
+
+/// A node as the API server has it.
+#[derive(Debug, Default, View)]
+pub(crate) struct LiveNode {
+    #[view(path = "spec.taints")]
+    pub(crate) taints: Vec<TaintKey>,
+    #[view(path = "status.conditions")]
+    pub(crate) conditions: Vec<ConditionStatus>,
+}
+
+#[derive(Debug, Default, View)]
+pub(crate) struct TaintKey {
+    pub(crate) key: String,
+}

@@ -115,7 +115,7 @@ fn the_configuration_determines_the_manifest() {
         .iter()
         .map(|queue| (queue.retry_initial, queue.retry_max))
         .collect();
-    assert_eq!(retries, [(500, 500), (1_000, 90_000)]);
+    assert_eq!(retries, [(500, 500), (1_000, 40_000)]);
 }
 
 /// The least privilege for the collector's rules: no live read of pods, no

@@ -508,3 +508,18 @@ fn a_node_that_comes_back_between_two_pages_keeps_the_rest() {
     let second = harness.decide_page(ORPHANED, "gone", &cursor);
     assert_eq!((second.plans, second.verdict), (vec![], Verdict::Done));
 }
+
+/// A quarantine may last for days; an API server that was away is asked again soon.
+#[test]
+fn a_node_that_cannot_be_read_is_read_again_soon_however_long_the_quarantine_is() {
+    let hour = Duration::from_secs(3_600);
+    let mut harness = harness(&json!({"quarantine": "2h", "terminatedPodThreshold": -1}));
+    harness.put(pod("orphan").node("gone").into());
+    harness.advance(hour);
+    harness.fail_reads("Node", "gone", "server");
+    harness.advance(3 * hour);
+    assert_eq!(harness.keys("Pod"), ["default/orphan"]);
+    harness.heal();
+    harness.advance(Duration::from_secs(60));
+    assert_eq!(harness.keys("Pod"), [""; 0]);
+}

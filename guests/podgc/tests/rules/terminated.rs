@@ -481,6 +481,37 @@ fn the_first_of_30_000_terminated_pods_go_in_the_first_call() {
     let others = others.map(|number| format!("pod-{number:06}"));
     let expected: Vec<String> = evicted.chain(others).take(1_000).collect();
     assert_eq!(names, expected);
-    let next = "16500/ended/2026-11-16T10:00:00Z/default/pod-028985";
+    let next = "16500/1000/ended/2026-11-16T10:00:00Z/default/pod-028985";
     assert_eq!(decision.verdict, Verdict::ContinueFrom(next.to_owned()));
+}
+
+/// Finalizers hold the oldest pods, more than a call counts again.
+#[test]
+fn pods_that_are_held_cost_no_other_pod_its_place_however_many_they_are() {
+    let mut harness = harness(&json!({"terminatedPodThreshold": 500}));
+    harness.put(ready_node("node"));
+    let name = |number: usize| format!("pod-{number:06}");
+    for number in 0..12_500 {
+        let created = hour(i64::try_from(number).unwrap() / 1_000);
+        let pod = pod(&name(number)).phase("Failed").created(created);
+        harness.put(pod.into());
+    }
+    let mut cursor = String::new();
+    for _ in 0..11 {
+        let page = harness.decide_page(podgc::PASSES, podgc::PASS, &cursor);
+        assert_eq!(page.plans.len(), 1_000);
+        let Verdict::ContinueFrom(next) = page.verdict else {
+            panic!("{:?}", page.verdict);
+        };
+        cursor = next;
+    }
+    // Somebody deletes younger ones: of the excess of 12,000 that the pass started with, 11,500 are
+    // left, and 11,000 of them are decided about.
+    for number in 12_000..12_500 {
+        harness.remove("Pod", &format!("default/{}", name(number)));
+    }
+    let last = harness.decide_page(podgc::PASSES, podgc::PASS, &cursor);
+    let deleted: Vec<_> = last.plans.iter().map(|plan| &plan.target.name).collect();
+    let expected: Vec<String> = (11_000..11_500).map(name).collect();
+    assert_eq!(deleted, expected.iter().collect::<Vec<_>>());
 }

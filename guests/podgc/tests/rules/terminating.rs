@@ -1,5 +1,7 @@
 //! Terminating pods: on nodes that are out of service, and never scheduled.
 
+use std::time::Duration;
+
 use davit_guest::node::OUT_OF_SERVICE;
 use davit_guest::{DeleteOptions, Step, Verdict};
 use serde_json::{Value, json};
@@ -7,6 +9,9 @@ use serde_json::{Value, json};
 use crate::common::{
     assert_counted, handled, harness, hour, node, patched, pod, ready_node, without_threshold,
 };
+
+/// Longer than the period of the passes.
+const MINUTE: Duration = Duration::from_secs(60);
 
 #[test]
 fn pgc_20_an_unscheduled_pod_in_any_phase_is_deleted() {
@@ -86,6 +91,39 @@ fn pgc_24_pods_in_any_phase_leave_a_node_out_of_service() {
     assert_eq!(handled(&harness), ["a", "b", "c"]);
     assert_eq!(patched(&harness), ["a"]);
     assert_counted(&harness, "out-of-service", 3, 0);
+}
+
+/// The watch of nodes is stuck: the node is back, and one of its pods ends as usual.
+#[test]
+fn a_node_that_only_the_cache_has_out_of_service_keeps_its_pods() {
+    let out = Some((OUT_OF_SERVICE, "NoExecute"));
+    for back in [
+        node("worker", "True", None),
+        node("worker", "False", None),
+        node("worker", "True", out),
+    ] {
+        let mut harness = without_threshold();
+        harness.put(node("worker", "False", out));
+        harness.run();
+        harness.put_on_server(back);
+        harness.put(pod("a").node("worker").terminating().into());
+        harness.advance(MINUTE);
+        assert_eq!(handled(&harness), [""; 0]);
+    }
+}
+
+#[test]
+fn a_node_that_cannot_be_read_keeps_its_pods_until_it_can() {
+    let mut harness = without_threshold();
+    harness.put(node("worker", "False", Some((OUT_OF_SERVICE, "NoExecute"))));
+    harness.fail_reads("Node", "worker", "server");
+    harness.put(pod("a").node("worker").terminating().into());
+    harness.put(pod("b").node("").terminating().into());
+    harness.advance(MINUTE);
+    assert_eq!(handled(&harness), ["b"]);
+    harness.heal();
+    harness.advance(MINUTE);
+    assert_eq!(handled(&harness), ["b", "a"]);
 }
 
 #[test]

@@ -45,7 +45,7 @@ async fn the_conditions_of_a_guest_are_those_of_its_triggers() {
 #[tokio::test]
 async fn a_guest_names_the_fields_of_its_live_reads() {
     for (guest, resource, fields) in [
-        ("podgc", "nodes", &[][..]),
+        ("podgc", "nodes", &["spec.taints", "status.conditions"][..]),
         ("taint-eviction", "nodes", &["spec.taints"]),
     ] {
         let manifest = manifest(artifacts::guest(guest)).await.unwrap();
@@ -56,7 +56,6 @@ async fn a_guest_names_the_fields_of_its_live_reads() {
         let named: Vec<String> = live.fields.iter().map(ToString::to_string).collect();
         let lacks = |field: &&&str| !named.iter().any(|it| it.starts_with(**field));
         assert_eq!(fields.iter().find(lacks), None, "{named:?}");
-        assert_eq!(fields.is_empty(), named.is_empty(), "{named:?}");
     }
 }
 
