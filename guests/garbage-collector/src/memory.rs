@@ -1,25 +1,43 @@
 //! What the collector remembers between calls: facts that stay true.
 //!
-//! Two notes under the uid of an owner that is gone hold what is known of it.
-//! They exist as long as an object in the cache names that owner, so there are
-//! never more notes than objects with owners. Calls that run at the same time
-//! may overwrite each other's facts of one owner in the first note. That costs
-//! a request. One item at a time writes the second note: without it, the
-//! dependents of an owner whose kind is gone too could never be decided.
+//! Two kinds of notes hold what is known of owners that are gone.
+//!
+//! That the API server has no such object is a cache of bounded size: anybody may name any number
+//! of owners that never existed. It has some [`SLOTS`], by the uids, and each is forgotten after a
+//! while. Calls that run at the same time may overwrite each other's facts. What is forgotten costs a
+//! request.
+//!
+//! That an object disappeared while its kind was served is noted under its uid, by one item at a time,
+//! as long as an object in the cache names it. Without it, the dependents of an owner whose kind is
+//! gone too could never be decided.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use davit_guest::{Command, Context, Decision, MAX_IDENTITY_BYTES, ObjectRef, WorkItem};
+use davit_guest::{Command, Context, Decision, ObjectRef, WorkItem};
 
 use crate::OWNERS;
 use crate::view::{BY_OWNER, OBJECTS};
 
-/// How many facts are kept of one owner. Dependents can name it wrongly in any
+/// How many notes of absent owners there are.
+const SLOTS: u64 = 4096;
+
+/// How many facts each of them has, the last ones: in all 16,384, with 200 bytes or so each.
+const FACTS_A_SLOT: usize = 4;
+
+/// The longest fact that is kept, in bytes, with its uid. The coordinates of objects have fewer.
+const MAX_FACT_BYTES: usize = 1024;
+
+/// How long the facts of a slot count, from the first on. Uids come back if a cluster is restored
+/// from a backup.
+const FORGET_AFTER: Duration = EXPIRE_AFTER;
+
+/// How many facts are kept of one owner that disappeared. Dependents can name it wrongly in any
 /// number of ways.
 const MAX_FACTS: usize = 32;
 
-/// The least time that a fact is kept, and the period after which it is
+/// The least time that such a fact is kept, and the period after which it is
 /// checked: the last dependent may have been deleted while the fact was
 /// recorded.
 const EXPIRE_AFTER: Duration = Duration::from_mins(1);
@@ -57,32 +75,16 @@ impl Fact<'_> {
     }
 }
 
-/// Which item records a fact.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
-    /// The item of a dependent.
-    Dependent,
-    /// The item of the owner's dependents.
-    Owner,
-}
-
-impl Source {
-    fn key(self, uid: &str) -> String {
-        match self {
-            Self::Dependent => format!("absent/{uid}"),
-            Self::Owner => format!("gone/{uid}"),
-        }
-    }
-}
-
 /// The facts about one owner.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts(Vec<String>);
 
 impl Facts {
     pub(crate) fn of(cx: &Context<'_>, uid: &str) -> Self {
-        let notes = [Source::Owner, Source::Dependent].map(|source| noted(cx, source, uid));
-        Self(notes.concat())
+        let mut facts = left(cx, uid);
+        let absent = absent(cx, &slot(uid)).into_iter();
+        facts.extend(absent.filter(|(it, _)| it == uid).map(|(_, fact)| fact));
+        Self(facts)
     }
 
     pub(crate) fn hold(&self, fact: &Fact<'_>) -> bool {
@@ -91,59 +93,99 @@ impl Facts {
     }
 }
 
-/// Facts that a call records, by the uids of their owners.
-#[derive(Debug, Default)]
-pub(crate) struct Lesson(BTreeMap<String, Vec<String>>);
+/// A fact with the uid of its owner.
+type OfOwner = (String, String);
 
-impl Lesson {
-    pub(crate) fn learn(&mut self, uid: &str, fact: &Fact<'_>) {
-        self.0.entry(uid.to_owned()).or_default().push(fact.text());
-    }
-
-    /// The commands that write them into notes.
-    pub(crate) fn commands(self, cx: &Context<'_>, source: Source) -> Vec<Command> {
-        let mut commands = Vec::new();
-        for (uid, learnt) in self.0 {
-            // A user can write any text as an owner's uid. Without the fact, each of its
-            // dependents costs a request.
-            if source.key(&uid).len() > MAX_IDENTITY_BYTES {
-                continue;
-            }
-            let known = noted(cx, source, &uid);
-            if learnt.iter().all(|it| known.contains(it)) {
-                continue;
-            }
-            let mut all: Vec<&String> = known.iter().filter(|it| !learnt.contains(it)).collect();
-            all.extend(&learnt);
-            let first = all.len().saturating_sub(MAX_FACTS);
-            let kept = all.get(first..).unwrap_or_default();
-            commands.push(Command::set_note(&source.key(&uid), Some(&kept)));
-            commands.push(Command::enqueue(OWNERS, &uid, EXPIRE_AFTER));
+/// The commands that record that these objects are absent.
+pub(crate) fn learn_absent<'a>(
+    cx: &Context<'_>,
+    objects: impl Iterator<Item = &'a ObjectRef>,
+) -> Vec<Command> {
+    let mut slots: BTreeMap<String, Vec<OfOwner>> = BTreeMap::new();
+    for object in objects {
+        let fact = (object.uid.clone(), Fact::Absent(object).text());
+        if fact.0.len() + fact.1.len() <= MAX_FACT_BYTES {
+            slots.entry(slot(&object.uid)).or_default().push(fact);
         }
-        commands
     }
+    let mut commands = Vec::new();
+    for (slot, learnt) in slots {
+        let mut facts = absent(cx, &slot);
+        facts.retain(|it| !learnt.contains(it));
+        facts.extend(learnt);
+        let kept = last(&facts, FACTS_A_SLOT);
+        commands.push(Command::set_note(&slot, Some(&kept)));
+        commands.push(Command::enqueue(OWNERS, &slot, FORGET_AFTER));
+    }
+    commands
 }
 
-/// Forgets an owner that is gone when no object names it any more. It waits
-/// before that: garbage of one owner may appear object by object.
+/// The commands that record that an owner disappeared while these kinds were served.
+pub(crate) fn learn_left(cx: &Context<'_>, uid: &str, kinds: &[Fact<'_>]) -> Vec<Command> {
+    let learnt: Vec<String> = kinds.iter().map(Fact::text).collect();
+    let mut facts = left(cx, uid);
+    if learnt.iter().all(|it| facts.contains(it)) {
+        return Vec::new();
+    }
+    facts.retain(|it| !learnt.contains(it));
+    facts.extend(learnt);
+    let kept = last(&facts, MAX_FACTS);
+    vec![
+        Command::set_note(&left_key(uid), Some(&kept)),
+        Command::enqueue(OWNERS, uid, EXPIRE_AFTER),
+    ]
+}
+
+/// Forgets an owner that is gone when no object names it any more, and a slot after its time. It
+/// waits before the first: garbage of one owner may appear object by object.
 pub(crate) fn expire(cx: &Context<'_>, item: &WorkItem) -> Decision {
-    let uid = &item.key;
-    let sources = [Source::Owner, Source::Dependent].into_iter();
-    let mut known = sources
-        .filter(|source| !noted(cx, *source, uid).is_empty())
-        .peekable();
-    if known.peek().is_none() || cx.watch(OBJECTS).index_count(BY_OWNER, uid) > 0 {
+    let (note, time) = if item.key.starts_with(SLOT) {
+        (item.key.clone(), FORGET_AFTER)
+    } else if left(cx, &item.key).is_empty() {
+        // A former version of this guest noted each absent owner under its uid.
+        let former = format!("{SLOT}{}", item.key);
+        let former = cx.note::<Vec<String>>(&former).map(|_| former);
+        let former = former.map(|it| Command::set_note(&it, None::<&()>));
+        return Decision::done().commands(former);
+    } else if cx.watch(OBJECTS).index_count(BY_OWNER, &item.key) > 0 {
         return Decision::done();
-    }
-    match EXPIRE_AFTER.checked_sub(cx.since(item.created_at)) {
+    } else {
+        (left_key(&item.key), EXPIRE_AFTER)
+    };
+    match time.checked_sub(cx.since(item.created_at)) {
         Some(rest) if !rest.is_zero() => Decision::requeue_after(rest),
-        _ => Decision::done()
-            .commands(known.map(|source| Command::set_note(&source.key(uid), None::<&()>))),
+        _ => Decision::done().commands([Command::set_note(&note, None::<&()>)]),
     }
 }
 
-fn noted(cx: &Context<'_>, source: Source, uid: &str) -> Vec<String> {
-    cx.note(&source.key(uid)).unwrap_or_default()
+/// What the key of a slot's note starts with. No object has such a uid; if one names such an owner,
+/// the slot is forgotten earlier.
+const SLOT: &str = "absent/";
+
+fn slot(uid: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    uid.hash(&mut hasher);
+    format!("{SLOT}{}", hasher.finish() % SLOTS)
+}
+
+/// The facts of a slot, as long as the item that forgets them is pending: a note may be left without
+/// it, by a return to a former revision.
+fn absent(cx: &Context<'_>, slot: &str) -> Vec<OfOwner> {
+    let pending = cx.pending(OWNERS, slot);
+    pending.and_then(|_| cx.note(slot)).unwrap_or_default()
+}
+
+fn left_key(uid: &str) -> String {
+    format!("gone/{uid}")
+}
+
+fn left(cx: &Context<'_>, uid: &str) -> Vec<String> {
+    cx.note(&left_key(uid)).unwrap_or_default()
+}
+
+fn last<T>(all: &[T], count: usize) -> &[T] {
+    let first = all.len().saturating_sub(count);
+    all.get(first..).unwrap_or_default()
 }
 
 /// Whether the API server refused a strategic merge patch for this kind.

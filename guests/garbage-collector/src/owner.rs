@@ -14,9 +14,13 @@ use davit_guest::views::{OwnerReference, group};
 use davit_guest::{Command, Context, Failure, FailureClass, Object, ObjectRef, ResourceMapping};
 
 use crate::config::Config;
-use crate::memory::{Fact, Facts, Lesson, Source};
+use crate::memory::{self, Fact, Facts};
 use crate::unlisted::UnlistedResources;
 use crate::view::{Item, Meta, OBJECTS};
+
+/// How many owners one call reads: the host accepts 10,000 reads, and the items of a call may need one
+/// each besides. An object may name more. What was read of them is known in the next call.
+const MAX_READS: usize = 9_500;
 
 /// The state of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +112,7 @@ impl<'a> Owners<'a> {
             return Finding::Known(self.unserved(reference));
         };
         match target(reference, namespace, &mapped) {
-            Some(target) => Finding::Asked(self.ask(target)),
+            Some(target) => self.ask(target),
             None => Finding::Known(Err(Obstacle::NoNamespace)),
         }
     }
@@ -138,13 +142,9 @@ impl<'a> Owners<'a> {
             return Vec::new();
         }
         self.answers = self.cx.live_get(&self.targets);
-        let mut lesson = Lesson::default();
-        for (target, answer) in self.targets.iter().zip(&self.answers) {
-            if answer.as_ref().is_err_and(Failure::is_gone) {
-                lesson.learn(&target.uid, &Fact::Absent(target));
-            }
-        }
-        lesson.commands(self.cx, Source::Dependent)
+        let answers = self.targets.iter().zip(&self.answers);
+        let gone = answers.filter(|(_, answer)| answer.as_ref().is_err_and(Failure::is_gone));
+        memory::learn_absent(self.cx, gone.map(|(target, _)| target))
     }
 
     /// The state of an owner, after the live reads.
@@ -199,7 +199,7 @@ impl<'a> Owners<'a> {
         }
     }
 
-    fn ask(&mut self, target: ObjectRef) -> usize {
+    fn ask(&mut self, target: ObjectRef) -> Finding {
         let ObjectRef {
             api_version,
             kind,
@@ -208,12 +208,18 @@ impl<'a> Owners<'a> {
             uid,
         } = target.clone();
         let coordinates = (api_version, kind, namespace, name, uid);
-        let next = self.targets.len();
-        let number = *self.questions.entry(coordinates).or_insert(next);
-        if number == next {
-            self.targets.push(target);
+        if let Some(number) = self.questions.get(&coordinates) {
+            return Finding::Asked(*number);
         }
-        number
+        let number = self.targets.len();
+        if number == MAX_READS {
+            let many =
+                format!("the call has read {MAX_READS} owners: this one is read in the next");
+            return Finding::Known(Err(Obstacle::Unread(many)));
+        }
+        self.questions.insert(coordinates, number);
+        self.targets.push(target);
+        Finding::Asked(number)
     }
 }
 

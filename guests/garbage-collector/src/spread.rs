@@ -9,7 +9,7 @@ use davit_guest::views::{self, OwnerReference};
 use davit_guest::{Command, Context, Decision, Enqueue, QueueName};
 
 use crate::config::Config;
-use crate::memory::{Fact, Lesson, Source};
+use crate::memory::{self, Fact};
 use crate::view::{BY_OWNER, Item, OBJECTS};
 use crate::{DEPENDENTS, OBJECTS_QUEUE};
 
@@ -57,16 +57,16 @@ fn record_kinds(config: &Config, cx: &Context<'_>, uid: &str, dependents: &[Item
         .filter(|it| it.uid == uid && may_be_custom(it))
         .map(|it| (it.api_version.as_str(), it.kind.as_str()))
         .collect();
-    let mut lesson = Lesson::default();
+    let mut left = Vec::new();
     for (api_version, kind) in kinds {
         let served = cx.lookup(api_version, kind);
         // An ignored resource did not disappear because its objects were
         // deleted.
         if served.is_some_and(|it| !config.ignores(&it.resource)) {
-            lesson.learn(uid, &Fact::Left { api_version, kind });
+            left.push(Fact::Left { api_version, kind });
         }
     }
-    lesson.commands(cx, Source::Owner)
+    memory::learn_left(cx, uid, &left)
 }
 
 /// Whether a definition of a custom resource may serve the kind: its group

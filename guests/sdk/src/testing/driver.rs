@@ -36,7 +36,7 @@ use crate::{Context, Controller};
 /// More calls, requests and updates than any test needs at one point in time.
 const MAX_ROUNDS: u32 = 100_000;
 /// More calls than any test needs at one point in time.
-const MAX_CALLS: u32 = 10_000;
+const MAX_CALLS: u32 = 50_000;
 
 /// How many calls the host makes at once.
 const INSTANCES: u32 = 4;
