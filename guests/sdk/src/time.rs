@@ -24,7 +24,7 @@ impl Time {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (date, time) = text.split_once(['T', 't'])?;
-        let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
+        let [year, month, day] = parse_date(date)?;
         let zone = time.find(['Z', 'z', '+', '-'])?;
         let (time, offset) = time.split_at_checked(zone)?;
         let time = match time.split_once('.') {
@@ -33,7 +33,8 @@ impl Time {
             Some(_) => return None,
             None => time,
         };
-        let [hour, minute, second] = numbers(time, ':', [2, 2, 2])?;
+        let mut parts = time.split(':');
+        let [hour, minute, second] = two_digits(&mut parts)?;
         let in_range = (1..=12).contains(&month)
             && (1..=days_in_month(year, month)).contains(&day)
             && hour < 24
@@ -73,9 +74,11 @@ impl fmt::Display for Time {
         let (year, month, day) = date(self.seconds.div_euclid(SECONDS_A_DAY));
         let second = self.seconds.rem_euclid(SECONDS_A_DAY);
         let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+        // Kubernetes writes four digits after a sign.
+        let width = if year < 0 { 5 } else { 4 };
         write!(
             f,
-            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z"
+            "{year:0width$}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z"
         )
     }
 }
@@ -94,12 +97,23 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
-/// Three numbers of these many digits.
-fn numbers(text: &str, separator: char, digits: [usize; 3]) -> Option<[i64; 3]> {
-    let mut parts = text.split(separator);
-    let mut numbers = [0; 3];
-    for (number, digits) in numbers.iter_mut().zip(digits) {
-        *number = fixed(parts.next()?, digits)?;
+/// The year, the month and the day. A time that Kubernetes accepted with an offset can have a
+/// year after 9999, or before 0, when it is written in UTC.
+fn parse_date(text: &str) -> Option<[i64; 3]> {
+    let (sign, text) = match text.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, text),
+    };
+    let (year, rest) = text.split_once('-')?;
+    let [month, day] = two_digits(&mut rest.split('-'))?;
+    Some([sign * fixed(year, year.len().clamp(4, 5))?, month, day])
+}
+
+/// As many numbers of two digits, and nothing else.
+fn two_digits<'a, const N: usize>(parts: &mut impl Iterator<Item = &'a str>) -> Option<[i64; N]> {
+    let mut numbers = [0; N];
+    for number in &mut numbers {
+        *number = fixed(parts.next()?, 2)?;
     }
     parts.next().is_none().then_some(numbers)
 }
@@ -185,6 +199,9 @@ mod tests {
             (1_709_164_800, "2024-02-29T00:00:00Z"),
             (4_107_542_400, "2100-03-01T00:00:00Z"),
             (253_402_300_799, "9999-12-31T23:59:59Z"),
+            // The same day west of UTC, and the first one east of it.
+            (253_402_318_799, "10000-01-01T04:59:59Z"),
+            (-62_167_237_200, "-0001-12-31T19:00:00Z"),
         ] {
             assert_eq!(at(seconds).to_string(), text);
             assert_eq!(Time::parse(text), Some(at(seconds)), "{text}");
@@ -241,6 +258,11 @@ mod tests {
             "2023-01-01T00:00:00+24:00",
             "2023-01-01T00:00:00ZZ",
             "+023-01-01T00:00:00Z",
+            "100000-01-01T00:00:00Z",
+            "-1-01-01T00:00:00Z",
+            "--001-01-01T00:00:00Z",
+            "2023-01-01-01T00:00:00Z",
+            "2023-01T00:00:00Z",
             "23-01-01T00:00:00Z",
             "2023-01-01T00:00:00Ä",
         ] {
