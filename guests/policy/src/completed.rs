@@ -4,12 +4,13 @@
 
 use davit_guest::dynamic::Value;
 
-/// Where everything is what it is: the API server adds nothing, and there are no quantities.
-const METADATA: &str = "metadata";
+/// Where everything is what it is: the API server adds nothing, and there are no quantities. The last
+/// three are of ConfigMaps and Secrets.
+const EXACT: [&str; 4] = ["metadata", "data", "stringData", "binaryData"];
 
 /// Whether a value has everything of another one. Both are in this field of an object.
 pub(crate) fn has(value: &Value, wanted: &Value, root: Option<&str>) -> bool {
-    if value == wanted || root == Some(METADATA) {
+    if value == wanted || root.is_some_and(|root| EXACT.contains(&root)) {
         return value == wanted;
     }
     match (value, wanted) {
@@ -128,5 +129,10 @@ mod tests {
         assert!(!has(labels.clone(), json!({"a": "2"}), "metadata"));
         assert!(has(labels.clone(), labels, "metadata"));
         assert!(!has(json!("2"), json!("2.0"), "metadata"));
+        assert!(!has(
+            json!({"version": "1.1"}),
+            json!({"version": "1.10"}),
+            "data"
+        ));
     }
 }

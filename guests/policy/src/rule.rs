@@ -20,7 +20,7 @@ use crate::config::{Config, CountConfig, Proof, RuleConfig};
 use crate::keep::Keep;
 use crate::mistake::{at, error, in_rule, typed};
 use crate::names;
-use crate::related::Related;
+use crate::related::{Link, Related};
 use crate::resource;
 use crate::selector;
 use crate::template::Template;
@@ -285,12 +285,15 @@ impl Compiler<'_> {
             proves_kept: false,
             message,
         };
-        // What no expression reads need not be watched.
+        // What no expression reads need not be watched. But the rule is not about an object whose
+        // owner is of another resource.
         let used: Vec<Related> = related
             .iter()
             .filter(|it| {
-                rule.expressions()
-                    .any(|expression| expression.reads(&it.name))
+                matches!(it.link, Link::Owner)
+                    || rule
+                        .expressions()
+                        .any(|expression| expression.reads(&it.name))
             })
             .cloned()
             .collect();

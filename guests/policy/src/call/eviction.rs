@@ -132,11 +132,14 @@ impl Call<'_> {
         }
         let evaluation = self.judge(rule, &object, |_, evaluation| evaluation);
         if evaluation.outcome != Outcome::Selected {
-            // Nothing else may announce that what is related to the pod is known again.
-            return match evaluation.next {
-                Some(next) => (Decision::requeue_after(self.until(next)), false),
-                None => done,
+            // Nothing else may announce that what is related to the pod is known again, or that
+            // later rules are to be asked.
+            let decision = match evaluation.next {
+                Some(next) => Decision::requeue_after(self.until(next)),
+                None => Decision::done(),
             };
+            let others = Command::enqueue(source.queue, key, Duration::ZERO);
+            return (decision.commands([others]), false);
         }
         if self.claim(rule, source, &object).is_some() {
             // What claims it may let it go, and nothing else may announce it.

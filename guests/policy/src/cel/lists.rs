@@ -248,7 +248,9 @@ pub(super) fn index_of(operands: &[Value]) -> Result<Value, ExecutionError> {
     let found = match operands {
         [Value::String(text), Value::String(part)] => first_in(text, part, 0),
         [Value::String(text), Value::String(part), Value::Int(from)] => {
-            first_in(text, part, position("indexOf", text, *from)?)
+            return index_at("indexOf", text, part, *from, |from| {
+                first_in(text, part, from)
+            });
         }
         [Value::List(list), element] => list.iter().position(|it| it == element),
         _ => return Err(wrong("indexOf", "it looks into a text or a list")),
@@ -262,9 +264,9 @@ pub(super) fn last_index_of(operands: &[Value]) -> Result<Value, ExecutionError>
     let found = match operands {
         [Value::String(text), Value::String(part)] => last_in(text, part, text.len()),
         [Value::String(text), Value::String(part), Value::Int(to)] => {
-            let to = position("lastIndexOf", text, *to)?;
             // The part may start at that character, and end behind it.
-            last_in(text, part, to.saturating_add(part.len()))
+            let found = |to: usize| last_in(text, part, to.saturating_add(part.len()));
+            return index_at("lastIndexOf", text, part, *to, found);
         }
         [Value::List(list), element] => list.iter().rposition(|it| it == element),
         _ => return Err(wrong("lastIndexOf", "it looks into a text or a list")),
@@ -272,19 +274,26 @@ pub(super) fn last_index_of(operands: &[Value]) -> Result<Value, ExecutionError>
     Ok(index(found))
 }
 
+/// What is found from or up to a character, by the byte at which it starts. As in Kubernetes: nothing
+/// beyond the text, and a part without characters is wherever it is looked for.
+fn index_at(
+    name: &str,
+    text: &str,
+    part: &str,
+    character: i64,
+    find: impl FnOnce(usize) -> Option<usize>,
+) -> Result<Value, ExecutionError> {
+    let nth = usize::try_from(character).map_err(|_| wrong(name, "the index is out of range"))?;
+    if part.is_empty() {
+        return Ok(Value::Int(character));
+    }
+    let start = text.char_indices().map(|(at, _)| at).nth(nth);
+    Ok(index(start.and_then(find)))
+}
+
 fn index(found: Option<usize>) -> Value {
     let index = found.and_then(|it| i64::try_from(it).ok());
     Value::Int(index.unwrap_or(-1))
-}
-
-/// The byte at which a character starts; an error if the text is shorter.
-fn position(name: &str, text: &str, character: i64) -> Result<usize, ExecutionError> {
-    let starts = text.char_indices().map(|(at, _)| at);
-    let mut starts = starts.chain([text.len()]);
-    let character = usize::try_from(character).ok();
-    character
-        .and_then(|it| starts.nth(it))
-        .ok_or_else(|| wrong(name, "the index is out of range"))
 }
 
 /// The characters before a byte.

@@ -67,6 +67,31 @@ fn an_eviction_that_a_budget_refuses_becomes_a_deletion() {
     assert_eq!(harness.keys("Pod"), [""; 0]);
 }
 
+/// Only the time has changed: nothing about the pod announces it.
+#[test]
+fn a_later_rule_is_asked_when_the_time_of_an_eviction_is_over() {
+    let mut harness = refused(rules(json!([
+        {
+            "name": "gently",
+            "match": {"resource": "pods"},
+            "when": "object.metadata.labels.drain == 'true'
+                     && now < timestamp('2023-11-14T22:23:20Z')",
+            "do": {"evict": {"thenDeleteAfter": "12h"}},
+        },
+        {
+            "name": "by-force",
+            "match": {"resource": "pods"},
+            "when": "object.metadata.labels.drain == 'true'",
+            "do": {"delete": {"gracePeriodSeconds": 0}},
+        },
+    ])));
+    harness.put(web("one"));
+    harness.advance(9 * MINUTE);
+    assert_eq!(harness.keys("Pod"), ["shop/web"]);
+    harness.advance(3 * MINUTE);
+    assert_eq!(harness.keys("Pod"), [""; 0]);
+}
+
 /// An attempt takes half a second: one after the other, two hundred take longer than the pause
 /// between two attempts.
 #[test]

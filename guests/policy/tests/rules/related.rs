@@ -268,6 +268,32 @@ fn a_node_with_more_pods_than_a_page_is_seen_by_all_of_them() {
     assert_eq!((commands, pages), (PODS, 3));
 }
 
+/// Naming the resource of the owner is a condition, whether an expression reads the owner or not.
+#[test]
+fn a_rule_is_not_about_an_object_of_another_owner_even_if_nothing_reads_it() {
+    let mut harness = rules(json!([{
+        "name": "of-jobs",
+        "match": {"resource": "pods"},
+        "related": {"job": {"resource": "jobs.batch"}},
+        "when": "object.status.phase == 'Failed'",
+        "do": {"delete": {"gracePeriodSeconds": 0}},
+    }]));
+    harness.put(json!({"apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"namespace": "ci", "name": "o", "uid": "u-o"}}));
+    let owned = |name: &str, api_version: &str, kind: &str| {
+        let mut pod = failed("ci", name);
+        pod["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": api_version, "kind": kind, "name": "o", "uid": "u-o", "controller": true,
+        }]);
+        pod
+    };
+    harness.put(owned("of-job", "batch/v1", "Job"));
+    harness.put(owned("of-set", "apps/v1", "ReplicaSet"));
+    harness.put(failed("ci", "free"));
+    harness.advance(HOUR);
+    assert_eq!(harness.keys("Pod"), ["ci/of-set"]);
+}
+
 #[test]
 fn the_owner_that_controls_an_object_is_read() {
     let mut harness = rules(json!([{

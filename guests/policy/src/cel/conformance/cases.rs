@@ -146,6 +146,8 @@ pub(crate) const TRUE: &[&str] = &[
      == timestamp('0001-01-01T00:00:00.000000002Z')",
     // Functions of texts.
     "'banana'.indexOf('na') == 2 && 'banana'.lastIndexOf('na') == 4",
+    "'abc'.lastIndexOf('c', 2) == 2 && 'abc'.lastIndexOf('c', 3) == -1",
+    "'abc'.indexOf('c', 3) == -1 && 'abc'.indexOf('a', 9) == -1 && 'abc'.indexOf('', 9) == 9",
     "'banana'.charAt(1) == 'a' && 'aB'.lowerAscii() == 'ab' && 'aB'.upperAscii() == 'AB'",
     "'banana'.replace('na', 'x') == 'baxx' && 'a,b'.split(',') == ['a', 'b']",
     "'banana'.substring(1, 3) == 'an' && ' a '.trim() == 'a' && ['a', 'b'].join('-') == 'a-b'",
