@@ -210,7 +210,12 @@ impl LoadFailure {
     #[must_use]
     pub fn is_admitted(self, pinned: Option<ModuleDigest>, recorded: &ControllerStatus) -> bool {
         match self {
-            Self::NotFound | Self::NotSigned | Self::UnknownField | Self::Unanswered => true,
+            Self::NotFound
+            | Self::NotSigned
+            | Self::UnknownField
+            | Self::Unanswered
+            // On a busy machine, a guest takes longer than it may.
+            | Self::Busy => true,
             Self::DigestMismatch => {
                 let stable = recorded.stable.as_ref();
                 pinned.is_some_and(|pinned| {

@@ -380,13 +380,18 @@ impl<G: Clone> Controller<G> {
         most.saturating_sub(read.unwrap_or_default())
     }
 
-    /// A call has read objects of this size live. Beyond the bound, the call must not get
-    /// them, and fails when it ends.
-    pub fn handle_live_read(&mut self, id: CallId, bytes: usize) -> Result<(), BoundExceeded> {
+    /// A call has read objects of this size live, with so much [room](Self::live_read_room) when
+    /// it asked. Beyond either, the call must not get them, and fails when it ends.
+    pub fn handle_live_read(
+        &mut self,
+        id: CallId,
+        bytes: usize,
+        room: usize,
+    ) -> Result<(), BoundExceeded> {
         let most = self.shared.settings.bounds.live_read_bytes;
         let revision = caller(&mut self.stable, &mut self.candidate, id);
         revision.map_or(Ok(()), |revision| {
-            revision.handle_live_read(id, bytes, most)
+            revision.handle_live_read(id, bytes, room, most)
         })
     }
 

@@ -314,7 +314,13 @@ impl Elections {
         result: &Result<StoredLease, LeaseWriteError>,
     ) {
         let Some(name) = name else { return };
+        let is_awaited = match name {
+            LeaseName::Controller(name) => self.controllers.contains_key(name),
+            LeaseName::Replica(_) => true,
+        };
         match result {
+            // Nothing would write the lease of a controller that is not here any more.
+            Err(LeaseWriteError::Failed(_)) if !is_awaited => {}
             Err(LeaseWriteError::Failed(error)) => {
                 self.write_failures.insert(name.clone(), error.clone());
             }

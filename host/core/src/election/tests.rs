@@ -329,6 +329,41 @@ fn a_replica_without_permission_for_leases_leads_nothing_and_says_why() {
     assert_eq!(cluster.replicas["a"].failure(), None);
 }
 
+/// The replica would never be ready again: nothing writes that lease any more.
+#[test]
+fn a_write_for_a_controller_that_was_removed_meanwhile_is_no_failure() {
+    let mut cluster = Cluster {
+        activity: new(),
+        ..Cluster::default()
+    };
+    cluster.start("a");
+    cluster.pass(Duration::from_secs(3));
+    let mut elections = cluster.replicas.remove("a").unwrap();
+    let (id, now) = loop {
+        cluster.time += TICK;
+        let now = cluster.now();
+        elections.advance(now.instant, |_| cluster.activity);
+        let Some(request) = elections.poll(now) else {
+            continue;
+        };
+        match request {
+            LeaseRequest::Write(id, LeaseName::Controller(name), _) if name == "podgc" => {
+                break (id, now);
+            }
+            other => {
+                let (id, answer) = cluster.serve(other);
+                elections.handle(now, id, answer);
+            }
+        }
+    };
+    let others = CONTROLLERS.iter().filter(|name| **name != "podgc");
+    let others = others.map(|name| (*name).to_owned()).collect();
+    elections.set_controllers(&others, now.instant);
+    let failed = LeaseWriteError::Failed("no answer".into());
+    elections.handle(now, id, LeaseAnswer::Written(Err(failed)));
+    assert_eq!(elections.failure(), None);
+}
+
 /// Two replicas with six controllers and their own leases.
 #[test]
 fn a_minute_of_rest_costs_few_requests() {

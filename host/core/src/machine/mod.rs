@@ -78,7 +78,7 @@ pub struct Machine<G> {
     /// What is recorded for later guests, each watch with its view.
     profile: Vec<(WatchSpec, ViewId)>,
     /// The call of each live read without an answer.
-    reads: BTreeMap<ReadId, CallId>,
+    reads: BTreeMap<ReadId, reads::Awaited>,
     /// The resources of which views may lack objects; none if it has to be computed
     /// again.
     unlisted: Option<UnlistedResourcesByView>,

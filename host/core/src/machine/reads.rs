@@ -13,6 +13,14 @@ use crate::live::{ReadAnswer, ReadId, ReadRequest};
 use crate::rollout::Role;
 use crate::time::Instant;
 
+/// A live read whose answer is awaited.
+#[derive(Debug)]
+pub(super) struct Awaited {
+    call: CallId,
+    /// How many bytes of objects it may have. What reads ends early beyond it.
+    room: usize,
+}
+
 impl<G: Clone> Machine<G> {
     /// A guest reads during a call. The read of a void call is not sent: its revision may
     /// have stopped because its account may not read.
@@ -28,19 +36,20 @@ impl<G: Clone> Machine<G> {
         let caller = hosted.and_then(|hosted| Some((hosted, hosted.controller.as_ref()?)));
         let caller = caller.and_then(|(hosted, caller)| {
             let mapping = caller.mapping_of(call)?;
-            Some((hosted.account.clone(), caller.live_read_room(call), mapping))
+            let room = caller.live_read_room(call);
+            Some((hosted.account.clone(), room, mapping))
         });
         if let Some(journal) = &mut self.outbox.journal {
             journal.note_read_request(read, call, &request);
         }
-        let Some((account, most_bytes, mapping)) = caller else {
+        let Some((account, room, mapping)) = caller else {
             self.resume(read, request.void());
             return;
         };
         // The guest has read that mapping during the call.
         let mapping = Arc::clone(mapping);
         self.note_live_read(now, &controller, &request);
-        self.reads.insert(read, call);
+        self.reads.insert(read, Awaited { call, room });
         self.outbox.push(Effect::Read {
             read,
             call,
@@ -48,14 +57,14 @@ impl<G: Clone> Machine<G> {
             account,
             request,
             mapping,
-            most_bytes,
+            most_bytes: room,
         });
     }
 
     /// A guest whose call is void gets its answer too: its instance is reused afterwards.
     /// Objects beyond the controller's bound are dropped, and the call fails when it ends.
     pub(super) fn handle_read(&mut self, now: Instant, read: ReadId, mut answer: ReadAnswer) {
-        if let Some(call) = self.reads.remove(&read)
+        if let Some(Awaited { call, room }) = self.reads.remove(&read)
             && let Some((name, hosted)) = hosted(self.controllers.iter_mut(), call.controller)
         {
             answer.explain(hosted.account.as_ref());
@@ -79,7 +88,7 @@ impl<G: Clone> Machine<G> {
                 if let Some(pause) = answer.throttled_for() {
                     controller.handle_throttled_read(call, now.after(pause));
                 }
-                if let Err(exceeded) = controller.handle_live_read(call, answer.bytes()) {
+                if let Err(exceeded) = controller.handle_live_read(call, answer.bytes(), room) {
                     let failure = Failure::new(FailureClass::Server, exceeded.to_string());
                     answer = answer.refused(&failure);
                 }

@@ -91,6 +91,11 @@ impl Manifest {
         has_index(related, &condition.related_index)
     }
 
+    /// Checks the lengths of its lists and texts alone: before work that grows with them.
+    pub fn check_sizes(&self) -> Result<(), ManifestError> {
+        sizes::check(self)
+    }
+
     /// Adds a condition to the triggers of a watch and a queue.
     pub fn set_condition(
         &mut self,
@@ -139,13 +144,30 @@ fn validate_watch(watch: &WatchSpec) -> Result<(), ManifestError> {
     for index in &watch.indexes {
         validate_index(watch, index)?;
     }
-    if matches!(watch.source, Source::EveryDeletable(_))
-        && let Some(field) = watch.fields.iter().find(|field| !field.is_metadata())
-    {
+    if matches!(watch.source, Source::EveryDeletable(_)) {
+        validate_every(watch)?;
+    }
+    Ok(())
+}
+
+/// The definitions of custom resources are among every resource: the host concludes from them
+/// which others exist, so none of them may be left out.
+fn validate_every(watch: &WatchSpec) -> Result<(), ManifestError> {
+    if let Some(field) = watch.fields.iter().find(|field| !field.is_metadata()) {
         return Err(ManifestError::NotMetadata {
             watch: watch.name.clone(),
             path: field.to_string(),
         });
+    }
+    for (what, value) in [
+        ("the namespace", &watch.namespace),
+        ("the label selector", &watch.label_selector),
+        ("the field selector", &watch.field_selector),
+    ] {
+        if !value.is_empty() {
+            let must = "empty in a watch of every resource";
+            return Err(out_of_range(what, &watch.name, value, must));
+        }
     }
     Ok(())
 }
@@ -331,6 +353,49 @@ mod tests {
                      metadata only"
                 )
             );
+        }
+    }
+
+    /// It would take a resource for deleted whose definition it does not select.
+    #[test]
+    fn a_watch_of_every_resource_leaves_none_of_their_objects_out() {
+        let with = |change: fn(&mut WatchSpec)| {
+            let mut watch = WatchSpec {
+                name: "objects".into(),
+                source: Source::EveryDeletable(vec![]),
+                namespace: String::new(),
+                label_selector: String::new(),
+                field_selector: String::new(),
+                fields: vec![],
+                indexes: vec![],
+                optional: false,
+            };
+            change(&mut watch);
+            let every = validate_watch(&watch).map_err(|error| error.to_string());
+            watch.source = Source::One(ApiResource::new("", "v1", "pods"));
+            assert_eq!(
+                validate_watch(&watch).map_err(|error| error.to_string()),
+                Ok(())
+            );
+            every
+        };
+        assert_eq!(with(|_| {}), Ok(()));
+        for (refused, what) in [
+            (
+                with(|watch| watch.namespace = "shop".into()),
+                "the namespace of \"objects\" is shop",
+            ),
+            (
+                with(|watch| watch.label_selector = "team=x".into()),
+                "the label selector of \"objects\" is team=x",
+            ),
+            (
+                with(|watch| watch.field_selector = "metadata.name=x".into()),
+                "the field selector of \"objects\" is metadata.name=x",
+            ),
+        ] {
+            let expected = format!("{what}: it must be empty in a watch of every resource");
+            assert_eq!(refused, Err(expected));
         }
     }
 

@@ -66,6 +66,15 @@ impl Snapshot {
         found.min_by_key(|object| object.segment())
     }
 
+    /// What each segment has of the object with that uid, in the order in which they were added. One
+    /// has the fields that other controllers declare, and not those of another.
+    #[must_use]
+    pub fn copies(&self, uid: &Uid) -> Vec<&Arc<Object>> {
+        let mut copies: Vec<_> = self.state.with_uid(uid).collect();
+        copies.sort_by_key(|object| object.segment());
+        copies
+    }
+
     /// Whether it has this object: the uid, the group, the kind and the name of one.
     #[must_use]
     pub fn has(&self, wanted: &ObjectRef) -> bool {

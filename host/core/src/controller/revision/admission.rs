@@ -73,14 +73,17 @@ impl<G: Clone> Revision<G> {
         self.items.calls().map(|call| call.live_read_bytes).sum()
     }
 
-    /// A call has read bytes live. Beyond the bound, it must not get them.
+    /// A call has read bytes live. Beyond the bound, it must not get them; nor beyond the room
+    /// that the read had, even if other calls have ended since: such a list is not complete.
     pub(in crate::controller) fn handle_live_read(
         &mut self,
         id: CallId,
         bytes: usize,
+        room: usize,
         most: usize,
     ) -> Result<(), BoundExceeded> {
-        let wanted = self.live_read_bytes() + bytes;
+        let had_read = self.live_read_bytes().max(most.saturating_sub(room));
+        let wanted = had_read.saturating_add(bytes);
         let Some(called) = self.items.call_mut(id) else {
             return Ok(());
         };

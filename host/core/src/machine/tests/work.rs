@@ -221,12 +221,16 @@ fn a_live_read_uses_the_mapping_of_its_call() {
 impl Bench {
     /// A call reads a pod.
     fn get(&mut self, call: &Call<Guest>) {
+        self.get_as(ReadId(1), call);
+    }
+
+    fn get_as(&mut self, read: ReadId, call: &Call<Guest>) {
         let request = GetRequest {
             target: delete("ns/a").target,
             fields: vec![],
         };
         self.input(Input::ReadRequested {
-            read: ReadId(1),
+            read,
             call: call.id,
             controller: Arc::clone(&call.controller),
             request: ReadRequest::Get(vec![request]),
@@ -408,6 +412,52 @@ fn object(bytes: usize) -> ObjectRecord {
         changed_at: Instant::ZERO,
         data: vec![0; bytes].into(),
     }
+}
+
+/// What reads a list ends it where its room ends, so that it is not complete. A guest that took it
+/// for complete would delete what the rest of it protects.
+#[test]
+fn a_list_beyond_its_room_is_refused_even_if_other_calls_have_ended_since() {
+    let most = Bounds::default().live_read_bytes;
+    let mut bench = Bench::running(&["a", "b"]);
+    let other = bench.calls.pop_front().unwrap();
+    let call = bench.calls.pop_front().unwrap();
+    bench.get_as(ReadId(1), &other);
+    bench.input(Input::ReadDone {
+        read: ReadId(1),
+        answer: ReadAnswer::Get(vec![Ok(object(most - 10))]),
+    });
+    bench.others.clear();
+    let request = ReadRequest::List(ListRequest {
+        resource: resource("pods"),
+        namespace: String::new(),
+        label_selector: String::new(),
+        field_selector: String::new(),
+        fields: vec![],
+    });
+    bench.input(Input::ReadRequested {
+        read: ReadId(2),
+        call: call.id,
+        controller: Arc::clone(&call.controller),
+        request,
+    });
+    let room = bench.others.pop();
+    assert!(matches!(room, Some(Effect::Read { most_bytes: 10, .. })));
+    bench.answer(&other, false);
+    bench.input(Input::ReadDone {
+        read: ReadId(2),
+        answer: ReadAnswer::List(Ok(vec![object(11)])),
+    });
+    let Some(Effect::Resume {
+        answer: ReadAnswer::List(Err(refused)),
+        ..
+    }) = bench.others.pop()
+    else {
+        panic!("{:?}", bench.others);
+    };
+    assert!(refused.message.starts_with("liveReadMib: "), "{refused}");
+    bench.answer(&call, true);
+    assert!(bench.executes.is_empty());
 }
 
 #[test]

@@ -18,7 +18,8 @@ use serde::de::value::{BorrowedStrDeserializer, StringDeserializer};
 use serde::de::{self, DeserializeSeed, Visitor};
 use serde::forward_to_deserialize_any;
 
-/// How deep a value may be nested that is read; what is skipped may be nested deeper.
+/// How deep a value is read. What is nested deeper is null: an object that one user made must not keep
+/// the host from reading all others. What is skipped may be nested deeper.
 const MAX_DEPTH: u32 = 128;
 
 /// Why a text cannot be read.
@@ -192,9 +193,6 @@ impl<'de> Reader<'de> {
         close: u8,
         read: impl FnOnce(Elements<'_, 'de>) -> Result<T, ReadError>,
     ) -> Result<T, ReadError> {
-        if self.depth == MAX_DEPTH {
-            return Err(self.error("a value is nested too deeply"));
-        }
         self.depth += 1;
         self.at += 1;
         let mut container = Container {
@@ -268,6 +266,10 @@ impl<'de> de::Deserializer<'de> for &mut Reader<'de> {
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match self.peek() {
+            Some(b'{' | b'[') if self.depth == MAX_DEPTH => {
+                self.skip()?;
+                visitor.visit_unit()
+            }
             Some(b'{') => self.nested(b'}', |entries| visitor.visit_map(entries)),
             Some(b'[') => self.nested(b']', |elements| visitor.visit_seq(elements)),
             Some(b'"') => match self.text()? {

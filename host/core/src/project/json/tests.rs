@@ -138,13 +138,24 @@ fn an_error_says_what_is_wrong_and_where() {
         ("{} {}", "the text should end at byte 3"),
         ("\"a", "a string has no end at byte 0"),
         ("\"a\\", "a string has no end at byte 0"),
-        (&deep, "a value is nested too deeply at byte 128"),
+        (&deep, "a value has no end at byte 128"),
     ] {
         assert_eq!(read(json), Err(error.into()), "{json}");
     }
     let control = "control character (\\u0000-\\u001F) found while parsing a string at line 2 \
                    column 0 at byte 1";
     assert_eq!(read("[\"\n\"]"), Err(control.into()));
+}
+
+/// One user's object must not keep the host from reading those of all others.
+#[test]
+fn what_is_nested_too_deeply_is_null() {
+    let nested = |depth, inner: &str| {
+        let (open, close) = ("[".repeat(depth), "]".repeat(depth));
+        format!("[{open}{inner}{close},2]")
+    };
+    assert_eq!(read(&nested(200, "1")), read(&nested(127, "null")));
+    assert_ne!(read(&nested(127, "1")), read(&nested(127, "null")));
 }
 
 #[test]
