@@ -201,6 +201,10 @@ fn why(status: ExitStatus, text: &str, limits: &CompileLimits) -> CompileError {
         _ if text.contains(OUT_OF_MEMORY) => {
             CompileError::Limit(format!("{} MiB of memory", limits.memory >> 20))
         }
+        // Not the module's doing: the machine is short of memory, or somebody ends processes.
+        Some(signal) if ENDED_BY_OTHERS.contains(&signal) => {
+            CompileError::Process(format!("the compiler's process was ended by {status}"))
+        }
         Some(_) => CompileError::Crash(format!("the compiler's process ended by {status}: {line}")),
         None => CompileError::Process(line),
     }
@@ -209,5 +213,38 @@ fn why(status: ExitStatus, text: &str, limits: &CompileLimits) -> CompileError {
 /// The exit code for a module that does not compile.
 pub(crate) const REFUSED: i32 = 65;
 
+/// Signals that no program raises for itself.
+const ENDED_BY_OTHERS: [i32; 4] = [
+    rustix::process::Signal::KILL.as_raw(),
+    rustix::process::Signal::TERM.as_raw(),
+    rustix::process::Signal::INT.as_raw(),
+    rustix::process::Signal::HUP.as_raw(),
+];
+
 /// The signal after the limit of processor time.
 const XCPU: i32 = rustix::process::Signal::XCPU.as_raw();
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+
+    use rustix::process::Signal;
+
+    use super::*;
+
+    /// A module that is taken for one that does not compile is not compiled again, and after an
+    /// update the new guest would take its place.
+    #[test]
+    fn a_compiler_that_somebody_else_ended_is_started_again() {
+        let ended = |signal: Signal| {
+            let status = ExitStatus::from_raw(signal.as_raw());
+            why(status, "", &CompileLimits::default())
+        };
+        for signal in [Signal::KILL, Signal::TERM, Signal::INT, Signal::HUP] {
+            assert!(!ended(signal).is_final(), "{signal:?}");
+        }
+        for signal in [Signal::SEGV, Signal::ABORT, Signal::ILL, Signal::XCPU] {
+            assert!(ended(signal).is_final(), "{signal:?}");
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! A guest that can be called: a module, its configuration, and its share of the instances.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use davit_core::manifest::Manifest;
 use davit_core::plan::Decision;
@@ -47,7 +48,8 @@ impl Guest {
         let (permit, _) = share.take().await;
         let config = config.into();
         // The guest's name is known only afterwards.
-        let (first, manifest) = module.start(module.label(), &config, limits).await?;
+        let started = module.start(module.label(), &config, limits, usize::MAX);
+        let (first, manifest) = started.await?;
         let name: Arc<str> = untrusted::line(&manifest.name, LONGEST_NAME).into();
         first.rename(&name);
         let guest = Self {
@@ -86,14 +88,21 @@ impl Guest {
     /// while [`Limits::instances`] calls are under way, or while other guests have all instances
     /// but the one that this guest is sure of. A call that is dropped before it ends loses its
     /// instance.
-    pub async fn reconcile(&self, call: Call) -> Result<Vec<Decision>, CallError> {
+    pub async fn reconcile(&self, mut call: Call) -> Result<Vec<Decision>, CallError> {
         // The semaphore is never closed.
         let _turn = self.calls.acquire().await.ok();
         let (items, now) = (call.items.len(), call.now);
         let (permit, idle) = self.share.take().await;
         let mut instance = match idle {
             Some(instance) => instance,
-            None => self.start().await?,
+            None => {
+                let instance = self.start(call.log_bytes).await?;
+                // What it logs at its start is of the call that needs it.
+                let logged = instance.logged();
+                call.log_bytes = call.log_bytes.saturating_sub(logged);
+                call.logged.fetch_add(logged, Ordering::Relaxed);
+                instance
+            }
         };
         let answer = instance.reconcile(call, &self.manifest).await?;
         let decisions =
@@ -110,9 +119,11 @@ impl Guest {
         }
     }
 
-    async fn start(&self) -> Result<Instance, CallError> {
+    async fn start(&self, log_bytes: usize) -> Result<Instance, CallError> {
         let name = Arc::clone(&self.name);
-        match self.module.start(name, &self.config, self.limits).await {
+        let module = &self.module;
+        let started = module.start(name, &self.config, self.limits, log_bytes);
+        match started.await {
             Ok((instance, _)) => Ok(instance),
             Err(DescribeError::Call(error)) => Err(error),
             Err(error) => Err(CallError::Restart(Box::new(error))),

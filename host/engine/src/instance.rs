@@ -32,7 +32,7 @@ pub(crate) struct Instance {
 
 impl Instance {
     /// Creates an instance that reads its configuration. `guest` is its name in
-    /// the log.
+    /// the log, in which it may write so many bytes.
     pub(crate) async fn start(
         program: &Program,
         count: InstanceCount,
@@ -40,6 +40,7 @@ impl Instance {
         guest: Arc<str>,
         config: &[u8],
         limits: Limits,
+        log_bytes: usize,
     ) -> Result<(Self, Manifest), DescribeError> {
         let _running = ticker.run();
         let state = State::new(guest, limits, count, wasi::resources());
@@ -47,7 +48,7 @@ impl Instance {
         store.limiter(|state| &mut state.usage);
         store.set_hostcall_fuel(limits.answer);
         store.epoch_deadline_callback(|mut store| store.data_mut().tick());
-        start(&mut store, Now::default(), None, usize::MAX);
+        start(&mut store, Now::default(), None, log_bytes);
         let exports = match program.instantiate(&mut store).await {
             Ok(exports) => exports,
             Err(StartError::Failed(error)) => return Err(failed(&store, &error).into()),
@@ -94,6 +95,11 @@ impl Instance {
             }
             Err(error) => Err(failed(&self.store, &error).into()),
         }
+    }
+
+    /// How many bytes it has written to the log since it was started, or in its last call.
+    pub(crate) fn logged(&self) -> usize {
+        self.store.data().log.written()
     }
 
     /// Changes its name in the log.

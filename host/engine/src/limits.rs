@@ -38,6 +38,8 @@ pub struct Limits {
     /// Objects or keys in one page of the cache. A guest that asks for more
     /// gets this many and a cursor.
     pub page: u32,
+    /// Bytes of the objects in one page of the cache: it ends with the object that exceeds them.
+    pub page_bytes: usize,
     /// How many bytes one call may log. The rest is dropped, with a note.
     pub log: usize,
 }
@@ -61,6 +63,7 @@ impl Default for Limits {
             decision: DecisionLimits::default(),
             live_reads: 10_000,
             page: 5_000,
+            page_bytes: 4 << 20,
             log: 16 << 10,
         }
     }

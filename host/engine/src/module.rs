@@ -58,20 +58,22 @@ impl Module {
     pub async fn describe(&self, config: &[u8], limits: Limits) -> Result<Manifest, DescribeError> {
         let share = self.share().await?;
         let (_permit, _) = share.take().await;
-        let (_, manifest) = self.start(self.label(), config, limits).await?;
+        let started = self.start(self.label(), config, limits, usize::MAX);
+        let (_, manifest) = started.await?;
         Ok(manifest)
     }
 
-    /// Creates an instance. `guest` is its name in the log.
+    /// Creates an instance. `guest` is its name in the log, in which it may write so many bytes.
     pub(crate) async fn start(
         &self,
         guest: Arc<str>,
         config: &[u8],
         limits: Limits,
+        log_bytes: usize,
     ) -> Result<(Instance, Manifest), DescribeError> {
         let program = &self.loaded.program;
         let (count, ticker) = (self.pool.usage().instance(), self.pool.ticker());
-        Instance::start(program, count, ticker, guest, config, limits).await
+        Instance::start(program, count, ticker, guest, config, limits, log_bytes).await
     }
 
     /// A guest's part of the instances.

@@ -31,6 +31,8 @@ pub(crate) fn manifest(
         config_schema: manifest.config_schema,
         live_fields: all(reads, live_fields)?,
     };
+    // Each condition is compared with each trigger.
+    manifest.check_sizes()?;
     for condition in conditions {
         let crate::wit::TriggerCondition { watch, queue, .. } = &condition;
         let (watch, queue) = (watch.clone(), queue.clone());

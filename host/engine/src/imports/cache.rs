@@ -33,7 +33,7 @@ impl cache::Host for State {
         limit: u32,
     ) -> Result<cache::Page> {
         let index = self.index(&watch, &index)?;
-        self.page(index.get(&value, cursor, self.limit(limit)))
+        self.page(limit, |limit| index.get(&value, cursor, limit))
     }
 
     fn in_order(
@@ -46,16 +46,19 @@ impl cache::Host for State {
     ) -> Result<cache::OrderedPage> {
         let index = self.index(&watch, &name)?;
         let after = after.map(|cache::Place { order, key }| Place { order, key });
-        let Some((entries, next)) =
-            index.in_order(&value, after.as_ref(), self.limit(limit).max(1))
-        else {
+        let read = |limit: usize| index.in_order(&value, after.as_ref(), limit.max(1));
+        let Some((entries, mut next)) = read(self.limit(limit)) else {
             return Mistake::trap(format!(
                 "it asked for the order of the index \"{name}\" of the watch \"{watch}\", which \
                  has none in its manifest"
             ));
         };
+        let (objects, is_whole) = self.objects(entries)?;
+        if !is_whole {
+            next = read(objects.len()).and_then(|(_, next)| next);
+        }
         Ok(cache::OrderedPage {
-            objects: self.objects(entries)?,
+            objects,
             next: next.map(|Place { order, key }| cache::Place { order, key }),
         })
     }
@@ -106,8 +109,8 @@ impl cache::Host for State {
     }
 
     fn scan(&mut self, watch: String, cursor: u64, limit: u32) -> Result<cache::Page> {
-        let page = self.watch(&watch)?.scan(cursor, self.limit(limit));
-        self.page(page)
+        let watch = self.watch(&watch)?;
+        self.page(limit, |limit| watch.scan(cursor, limit))
     }
 }
 
@@ -147,16 +150,34 @@ impl State {
         wanted.min(self.limits.page) as usize
     }
 
-    fn page(&self, page: Page<Entry<'_>>) -> Result<cache::Page> {
-        Ok(cache::Page {
-            objects: self.objects(page.items)?,
-            next: page.next,
-        })
+    fn page<'a>(
+        &self,
+        wanted: u32,
+        read: impl Fn(usize) -> Page<Entry<'a>>,
+    ) -> Result<cache::Page> {
+        let page = read(self.limit(wanted));
+        let (objects, is_whole) = self.objects(page.items)?;
+        let next = match is_whole {
+            true => page.next,
+            false => read(objects.len()).next,
+        };
+        Ok(cache::Page { objects, next })
     }
 
-    fn objects(&self, entries: Vec<Entry<'_>>) -> Result<Vec<types::Object>> {
-        let entries = entries.into_iter();
-        entries.map(|entry| self.object(entry)).collect()
+    /// The first of these objects that fit into a page, and whether these are all. The cache has
+    /// them compressed: a page of large ones could take all memory of the host.
+    fn objects(&self, entries: Vec<Entry<'_>>) -> Result<(Vec<types::Object>, bool)> {
+        let mut left = self.limits.page_bytes;
+        let mut objects = Vec::with_capacity(entries.len());
+        for entry in entries {
+            if left == 0 {
+                return Ok((objects, false));
+            }
+            let object = self.object(entry)?;
+            left = left.saturating_sub(object.data.len());
+            objects.push(object);
+        }
+        Ok((objects, true))
     }
 
     fn object(&self, entry: Entry<'_>) -> Result<types::Object> {

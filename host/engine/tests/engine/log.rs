@@ -1,11 +1,12 @@
 //! A guest's messages in the host's log.
 
 use std::io::Write;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use davit_engine::Limits;
 
-use crate::harness::{Config, ask, limits, try_odd_guest};
+use crate::harness::{Config, ask, call, limits, try_odd_guest};
 
 /// A buffer for log lines.
 #[derive(Clone, Default)]
@@ -66,6 +67,26 @@ async fn a_flood_is_truncated_with_a_note() {
             assert!(line.contains(named), "{line}");
         }
     }
+}
+
+/// An instance that is not kept starts again for each call.
+#[tokio::test]
+async fn what_an_instance_logs_at_its_start_is_of_the_call_that_needs_it() {
+    let config = Config {
+        describe: "log-flood",
+        ..Config::default()
+    };
+    let limits = Limits {
+        idle_memory: 0,
+        ..limits()
+    };
+    let guest = try_odd_guest(&config, limits).await.unwrap();
+    let mut call = call(&["now"]);
+    call.log_bytes = 500;
+    let logged = Arc::clone(&call.logged);
+    guest.reconcile(call).await.unwrap();
+    let logged = logged.load(Ordering::Relaxed);
+    assert!((1..=500).contains(&logged), "{logged} bytes");
 }
 
 #[tokio::test]

@@ -75,6 +75,19 @@ async fn a_page_is_no_longer_than_the_limit() {
     assert_eq!(ask(&guest, "scan").await.unwrap(), "2");
 }
 
+/// The objects of the cache are compressed. A user may make large ones that take next to nothing.
+#[tokio::test]
+async fn a_page_of_large_objects_is_shorter() {
+    for (page_bytes, expected) in [(1, "1"), (1 << 20, "5")] {
+        let guest = odd_guest(Limits {
+            page_bytes,
+            ..limits()
+        })
+        .await;
+        assert_eq!(ask(&guest, "scan").await.unwrap(), expected);
+    }
+}
+
 #[tokio::test]
 async fn queues_notes_and_the_mapping_answer() {
     let guest = odd_guest(limits()).await;
