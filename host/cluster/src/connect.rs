@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::header::{HeaderValue, USER_AGENT};
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -13,6 +14,10 @@ use tower::util::option_layer;
 use crate::connections::connections;
 use crate::observe::{ObserveLayer, RequestObserver};
 use crate::watches::{Routed, Watches};
+
+/// How long nothing may come on a connection that something is awaited on. The watches of kube's
+/// watcher end after less. Davit's own have bookmarks each minute.
+const SILENCE: Duration = Duration::from_secs(295);
 
 /// The cluster and the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,6 +85,9 @@ fn build(
     observer: Option<Arc<dyn RequestObserver>>,
 ) -> Result<kube::Client, ConnectError> {
     const AGENT: &str = concat!("davit/", env!("CARGO_PKG_VERSION"));
+    // The host's own requests have shorter limits. Those of kube's watcher have none, and a list
+    // whose server is gone without a word would never end.
+    config.read_timeout.get_or_insert(SILENCE);
     config
         .headers
         .push((USER_AGENT, HeaderValue::from_static(AGENT)));
@@ -190,6 +198,23 @@ mod tests {
         let agent = concat!("user-agent: davit/", env!("CARGO_PKG_VERSION"), "\r\n");
         assert!(request.contains(agent), "{request}");
         assert!(seen.try_recv().is_err(), "it was sent twice");
+    }
+
+    /// The machine of the server is gone after it has got the request.
+    #[tokio::test(start_paused = true)]
+    async fn a_request_without_a_limit_of_its_own_ends_when_nothing_comes() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let server = tokio::spawn(async move {
+            let (connection, _) = listener.accept().await.unwrap();
+            std::future::pending::<()>().await;
+            drop(connection);
+        });
+        let client = client(Config::new(url.parse().unwrap())).unwrap();
+        let request = Request::get("/api/v1/pods").body(Body::empty()).unwrap();
+        let answer = timeout(SILENCE + Duration::from_secs(1), client.send(request)).await;
+        assert!(answer.expect("it never ends").is_err());
+        server.abort();
     }
 
     #[tokio::test]

@@ -8,12 +8,20 @@ mod run;
 #[cfg(test)]
 mod tests;
 
-use davit_core::stream::{Batch, StreamId, StreamSpec};
-use davit_core::watch::Settings;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use davit_core::stream::{Batch, StreamId, StreamSpec, Update};
+use davit_core::watch::{Condition, Settings};
+use futures::FutureExt as _;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
+use tokio::time::sleep;
 
 use crate::api::Api;
+
+/// How long a stream pauses that panicked: what it read may make it panic again.
+const PAUSE_AFTER_PANIC: Duration = Duration::from_secs(30);
 
 /// A running reflector. It stops when this is dropped.
 #[derive(Debug)]
@@ -33,9 +41,33 @@ impl Reflector {
         id: StreamId,
         updates: mpsc::Sender<Batch>,
     ) -> Self {
-        let run = run::Run::new(api, spec, settings, seed);
-        let task = tokio::spawn(run.until_unread(id, updates)).abort_handle();
+        let (api, reader) = (api.clone(), updates.clone());
+        let run = move || {
+            let run = run::Run::new(&api, spec.clone(), settings.clone(), seed);
+            run.until_unread(id, reader.clone())
+        };
+        let task = tokio::spawn(supervise(run, id, updates)).abort_handle();
         Self { task }
+    }
+}
+
+/// Runs until the receiver is dropped. What panics starts again, with a list. A stream that just
+/// ended would leave a cache that looks complete and current, and does not follow the cluster.
+async fn supervise<F: Future<Output = ()>>(
+    mut run: impl FnMut() -> F,
+    stream: StreamId,
+    updates: mpsc::Sender<Batch>,
+) {
+    while AssertUnwindSafe(run()).catch_unwind().await.is_err() {
+        let reason = "its reader panicked, which is a bug of Davit: see the log".to_owned();
+        let batch = Batch {
+            stream,
+            updates: vec![Update::Status(Condition::Interrupted { reason })],
+        };
+        if updates.send(batch).await.is_err() {
+            return;
+        }
+        sleep(PAUSE_AFTER_PANIC).await;
     }
 }
 

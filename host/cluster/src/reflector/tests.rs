@@ -54,6 +54,26 @@ fn send(sender: &Sender, text: &str) {
     sender.send(Ok(text.to_owned().into())).unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_panics_is_interrupted_and_starts_again() {
+    let (updates, mut received) = mpsc::channel(8);
+    let mut runs = 0;
+    let run = || {
+        runs += 1;
+        let is_first = runs == 1;
+        async move { assert!(!is_first, "this panic is expected") }
+    };
+    supervise(run, StreamId(1), updates).await;
+    let Batch { stream, updates } = received.recv().await.unwrap();
+    assert_eq!(stream, StreamId(1));
+    assert!(matches!(
+        updates.as_slice(),
+        [Update::Status(Condition::Interrupted { .. })]
+    ));
+    assert!(received.recv().await.is_none());
+    assert_eq!(runs, 2);
+}
+
 /// A reflector under test. Its server takes its answers from a list; later requests get
 /// no answer.
 struct RunningReflector {
