@@ -11,6 +11,7 @@ use davit_core::api::{ControllerSpec, ModuleSource};
 use davit_core::bounds::memory;
 use davit_core::digest::ModuleDigest;
 use davit_core::load::{LoadErrorKind, Preparation, PreparationStep, RevisionLoadError};
+use davit_core::record::Owner;
 use davit_core::revision::{self, CallLimits, RevisionIdentity};
 use davit_engine::{
     CallError, CompileError, DescribeError, Engine, Guest, InstanceUsage, Limits, LoadError, Module,
@@ -71,10 +72,14 @@ impl From<Vec<u8>> for Code {
     }
 }
 
+/// What a guest was made for. Two controllers share the machine code of a module and never an
+/// instance, which may keep what one of them may read.
+type Made = (Option<Owner>, RevisionIdentity);
+
 #[derive(Default)]
 struct LoaderCache {
     loaded: HashMap<ModuleDigest, Module>,
-    guests: Vec<(RevisionIdentity, Weak<Guest>)>,
+    guests: Vec<(Made, Weak<Guest>)>,
 }
 
 impl Loader {
@@ -129,7 +134,7 @@ impl Loader {
 
     /// Loads the revision that a spec describes.
     pub async fn load(&self, spec: &ControllerSpec) -> Result<LoadedRevision, RevisionLoadError> {
-        self.prepare(Preparation::of_spec(spec)).await
+        self.prepare(None, Preparation::of_spec(spec)).await
     }
 
     /// Loads a recorded revision by its recorded spec.
@@ -137,12 +142,13 @@ impl Loader {
         &self,
         spec: &ControllerSpec,
     ) -> Result<LoadedRevision, RevisionLoadError> {
-        self.prepare(Preparation::of_record(spec)).await
+        self.prepare(None, Preparation::of_record(spec)).await
     }
 
-    /// Executes a preparation.
+    /// Executes a preparation, for a controller if it is to be one's.
     pub(crate) async fn prepare(
         &self,
+        owner: Option<Owner>,
         mut preparation: Preparation,
     ) -> Result<LoadedRevision, RevisionLoadError> {
         let mut step = preparation.start();
@@ -162,7 +168,8 @@ impl Loader {
                     is_limited,
                 } => {
                     let memory = self.memory.filter(|_| is_limited);
-                    let guest = self.describe(&module, &identity, memory).await;
+                    let made = (owner.clone(), identity.clone());
+                    let guest = self.describe(&module, made, memory).await;
                     let described =
                         guest.map(|guest| (Arc::clone(&guest), Arc::clone(guest.manifest())));
                     preparation.described(identity, described)
@@ -215,14 +222,15 @@ impl Loader {
     async fn describe(
         &self,
         module: &Module,
-        identity: &RevisionIdentity,
+        made: Made,
         memory: Option<u64>,
     ) -> Result<Arc<Guest>, RevisionLoadError> {
+        let (_, identity) = &made;
         let _prepares = match memory {
             Some(_) => Some(self.preparing.lock().await),
             None => None,
         };
-        if let Some(guest) = self.known().guest(identity) {
+        if let Some(guest) = self.known().guest(&made) {
             return Ok(guest);
         }
         if let Some(memory) = memory {
@@ -233,8 +241,8 @@ impl Loader {
         let config = Arc::clone(identity.config());
         let guest = Guest::new(module, config, limits(identity.limits())).await;
         let guest = Arc::new(guest.map_err(|error| not_described(&error))?);
-        let made = (identity.clone(), Arc::downgrade(&guest));
-        self.known().guests.push(made);
+        let known = (made, Arc::downgrade(&guest));
+        self.known().guests.push(known);
         Ok(guest)
     }
 
@@ -252,13 +260,13 @@ impl LoaderCache {
     fn limits(&mut self) -> Vec<CallLimits> {
         self.guests.retain(|(_, guest)| guest.strong_count() > 0);
         let loaded = self.guests.iter();
-        loaded.map(|(identity, _)| identity.limits()).collect()
+        loaded.map(|((_, identity), _)| identity.limits()).collect()
     }
 
-    fn guest(&mut self, identity: &RevisionIdentity) -> Option<Arc<Guest>> {
+    fn guest(&mut self, made: &Made) -> Option<Arc<Guest>> {
         self.guests.retain(|(_, guest)| guest.strong_count() > 0);
         let mut guests = self.guests.iter();
-        let (_, guest) = guests.find(|(same, _)| same == identity)?;
+        let (_, guest) = guests.find(|(same, _)| same == made)?;
         guest.upgrade()
     }
 }
@@ -312,8 +320,43 @@ pub(crate) fn limits(config: CallLimits) -> Limits {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use davit_core::api::ControllerSpec;
+    use davit_core::load::Preparation;
+    use davit_core::record::Owner;
     use davit_core::revision::CallLimits;
-    use davit_engine::Limits;
+    use davit_engine::{Engine, EngineConfig, Limits};
+    use serde_json::json;
+
+    use super::Loader;
+    use crate::modules::{Modules, ModulesOptions};
+
+    /// With the same module, configuration and limits: one may read what the other may not.
+    #[tokio::test]
+    async fn two_controllers_share_no_instance() {
+        let program = std::env::current_exe().unwrap();
+        let target = program.ancestors().nth(3).unwrap();
+        let modules = Modules::new(ModulesOptions {
+            guests: Some(target.join("wasm32-wasip2/guest")),
+            ..ModulesOptions::default()
+        });
+        let engine = Engine::new(EngineConfig {
+            cache_dir: Some(target.join("tmp/modules")),
+            ..EngineConfig::default()
+        });
+        let loader = Loader::new(engine.unwrap(), modules.unwrap());
+        let module = serde_json::from_value(json!({"builtin": "podgc"}));
+        let spec = ControllerSpec::of(module.unwrap());
+        let load = async |name| {
+            let owner = Some(Owner::named(name));
+            let loaded = loader.prepare(owner, Preparation::of_spec(&spec)).await;
+            loaded.unwrap().guest
+        };
+        let (one, again, other) = (load("one").await, load("one").await, load("other").await);
+        assert!(Arc::ptr_eq(&one, &again));
+        assert!(!Arc::ptr_eq(&one, &other));
+    }
 
     #[test]
     fn the_memory_of_idle_instances_grows_with_the_limit() {

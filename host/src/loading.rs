@@ -39,7 +39,8 @@ pub(crate) async fn load(
                     attempt.probed(loader.modules().probe(&spec.module.source).await)
                 }
                 LoadStep::Prepare(preparation) => {
-                    attempt.prepared(loader.prepare(preparation).await)
+                    let owner = Some(load.owner.clone());
+                    attempt.prepared(loader.prepare(owner, preparation).await)
                 }
                 LoadStep::Done(result) => return result,
             };
@@ -65,7 +66,8 @@ pub(crate) async fn load_for_file(
         step = match step {
             FileLoadStep::Prepare(preparation) => {
                 let loader = Arc::clone(loader);
-                let work = async move { loader.prepare(preparation).await };
+                let owner = Some(Owner::named(name));
+                let work = async move { loader.prepare(owner, preparation).await };
                 match guarded(FILE_TIMEOUT, work).await {
                     Ok(loaded) => load.loaded(loaded),
                     Err(failure) => {

@@ -31,6 +31,7 @@ use crate::build;
 pub use calls::CallMetrics;
 pub use events::EventMetrics;
 pub use guest::GuestMetrics;
+use guest::GuestRegistry;
 pub use guests::InstanceMetrics;
 pub use journal::JournalMetrics;
 pub use leases::LeaseMetrics;
@@ -77,6 +78,7 @@ pub struct HostMetrics {
     /// The journal.
     pub journal: JournalMetrics,
     registry: Registry,
+    guests: GuestRegistry,
     descriptions: Vec<Desc>,
 }
 
@@ -101,17 +103,23 @@ impl HostMetrics {
             traces: TraceMetrics::new(&registrar)?,
             journal: JournalMetrics::new(&registrar)?,
             descriptions: registrar.into_descriptions(),
+            guests: GuestRegistry::default(),
             registry,
         })
     }
 
-    /// Registers the metrics of a controller's guest.
-    pub fn register_guest(
-        &self,
-        controller: &str,
-        specs: &[MetricSpec],
-    ) -> Result<GuestMetrics, MetricError> {
-        GuestMetrics::register(&self.registry, controller, specs)
+    /// Publishes the metrics of a controller's guest. One that has the name of another metric with
+    /// another help or other labels is not published, and logged.
+    #[must_use]
+    pub fn register_guest(&self, controller: &str, specs: &[MetricSpec]) -> GuestMetrics {
+        let is_of_host = |name: &str| self.descriptions.iter().any(|it| it.fq_name == name);
+        let (guest, errors) = self.guests.register(controller, specs, is_of_host);
+        for error in errors {
+            // The error names a metric of the guest.
+            let error = untrusted::line(&error.to_string(), untrusted::MOST_LOGGED);
+            tracing::error!(controller, error, "a metric of the guest is not published");
+        }
+        guest
     }
 
     /// Publishes the metrics that a controller's guest declares now. Equal
@@ -122,17 +130,9 @@ impl HostMetrics {
         controller: &str,
         specs: &[MetricSpec],
         former: Option<GuestMetrics>,
-    ) -> Option<GuestMetrics> {
-        if let Some(same) = former.filter(|former| former.declares(specs)) {
-            return Some(same);
-        }
-        self.register_guest(controller, specs)
-            .inspect_err(|error| {
-                // The error names a metric of the guest.
-                let error = untrusted::line(&error.to_string(), untrusted::MOST_LOGGED);
-                tracing::error!(controller, error, "the guest's metrics are not published");
-            })
-            .ok()
+    ) -> GuestMetrics {
+        let same = former.filter(|former| former.declares(specs));
+        same.unwrap_or_else(|| self.register_guest(controller, specs))
     }
 
     /// The name and labels of every metric of the host.
@@ -145,7 +145,9 @@ impl HostMetrics {
     #[must_use]
     pub fn render(&self) -> String {
         let mut buffer = Vec::new();
-        let families = self.registry.gather();
+        let mut families = self.registry.gather();
+        families.extend(self.guests.gather());
+        families.sort_by(|one, other| one.name().cmp(other.name()));
         match TextEncoder::new().encode(&families, &mut buffer) {
             Ok(()) => String::from_utf8_lossy(&buffer).into_owned(),
             Err(error) => format!("# the metrics cannot be written: {error}\n"),

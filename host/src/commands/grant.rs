@@ -8,19 +8,15 @@ use anyhow::{Result, bail};
 use davit_core::api::{ConditionStatus, ControllerSpec, ControllerStatus};
 use davit_core::grant::Permissions;
 use kube::Client;
-use kube::api::{Patch, PatchParams};
-use kube::core::DynamicObject;
+use kube::core::{DynamicObject, ObjectMeta};
 use serde::Serialize;
 use serde_json::json;
 
+use super::ControllerObject;
 use super::answer::Wait;
 use super::print::{part, serialized};
 use super::requests::requested;
-use super::{ControllerObject, refused};
 use crate::cli::Format;
-
-/// How often a write is repeated because the host wrote the status in between.
-const MOST_ATTEMPTS: u32 = 5;
 
 /// The rules that a Controller lacks.
 pub struct Grant {
@@ -118,25 +114,11 @@ impl Grant {
     }
 
     async fn write(&self) -> Result<DynamicObject> {
-        let read = &self.found.object.metadata;
-        let mut version = read.resource_version.clone();
-        for _ in 0..MOST_ATTEMPTS {
-            let change = json!({
-                "metadata": {"uid": read.uid, "resourceVersion": version},
-                "spec": {"permissions": self.permissions},
-            });
-            let (api, params) = (&self.found.api, PatchParams::default());
-            match api.patch(&self.name, &params, &Patch::Merge(change)).await {
-                Err(kube::Error::Api(status)) if status.code == 409 => {}
-                written => return written.map_err(|error| refused(&self.name, &error)),
-            }
-            let present = ControllerObject::read_from(api.clone(), &self.name).await?;
-            let present = present.object.metadata;
-            // The host writes the status, which changes the version and not the generation.
-            if (&present.uid, present.generation) != (&read.uid, read.generation) {
-                break;
-            }
-            version = present.resource_version;
+        let change = json!({"spec": {"permissions": self.permissions}});
+        let generation = self.found.object.metadata.generation;
+        let is_same = |present: &ObjectMeta| present.generation == generation;
+        if let Some(written) = self.found.change_same(&self.name, change, is_same).await? {
+            return Ok(written);
         }
         let name = &self.name;
         bail!(

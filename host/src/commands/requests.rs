@@ -12,7 +12,7 @@ use anyhow::{Result, bail};
 use jiff::Timestamp;
 use kube::Client;
 use kube::api::{Patch, PatchParams};
-use kube::core::DynamicObject;
+use kube::core::{DynamicObject, ObjectMeta};
 use serde_json::{Value, json};
 
 use super::answer::Wait;
@@ -22,6 +22,9 @@ use davit_core::control::RequestKind;
 use davit_core::control::requests::{
     abandon, promote_fully, promote_step, reset as reset_value, retry as retry_value,
 };
+
+/// How often a write is repeated because the host wrote the status in between.
+const MOST_ATTEMPTS: u32 = 5;
 
 /// Promotes the candidate to its next step, or (`full`) to the stable revision. A
 /// lost stable revision is abandoned for the revision that the spec describes.
@@ -253,16 +256,52 @@ impl ControllerObject {
         })
     }
 
+    /// Merges a change into the object that was read, by its uid and its version, as long as the
+    /// present one `is_same`; none if it is not. The host writes the status, which changes the version
+    /// and nothing else.
+    pub(super) async fn change_same(
+        &self,
+        name: &str,
+        mut change: Value,
+        is_same: impl Fn(&ObjectMeta) -> bool,
+    ) -> Result<Option<DynamicObject>> {
+        let read = &self.object.metadata;
+        let mut version = read.resource_version.clone();
+        for _ in 0..MOST_ATTEMPTS {
+            set_metadata(&mut change, "uid", json!(read.uid));
+            set_metadata(&mut change, "resourceVersion", json!(version));
+            let (api, params) = (&self.api, PatchParams::default());
+            match api.patch(name, &params, &Patch::Merge(&change)).await {
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                written => {
+                    let written = written.map_err(|error| refused(name, &error))?;
+                    return Ok(Some(written));
+                }
+            }
+            let present = Self::object(api, name).await?.metadata;
+            if present.uid != read.uid || !is_same(&present) {
+                break;
+            }
+            version = present.resource_version;
+        }
+        Ok(None)
+    }
+
     /// Merges a change into the object that was read, by its uid.
     pub(super) async fn change(&self, name: &str, mut change: Value) -> Result<DynamicObject> {
-        if let Some(change) = change.as_object_mut() {
-            let metadata = change.entry("metadata").or_insert(json!({}));
-            if let Some(metadata) = metadata.as_object_mut() {
-                metadata.insert("uid".to_owned(), json!(self.object.metadata.uid));
-            }
-        }
+        set_metadata(&mut change, "uid", json!(self.object.metadata.uid));
         let (params, change) = (PatchParams::default(), Patch::Merge(change));
         let changed = self.api.patch(name, &params, &change).await;
         changed.map_err(|error| refused(name, &error))
+    }
+}
+
+/// Adds a field of the metadata to a change.
+fn set_metadata(change: &mut Value, field: &str, value: Value) {
+    if let Some(change) = change.as_object_mut() {
+        let metadata = change.entry("metadata").or_insert(json!({}));
+        if let Some(metadata) = metadata.as_object_mut() {
+            metadata.insert(field.to_owned(), value);
+        }
     }
 }

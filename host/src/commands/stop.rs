@@ -11,7 +11,7 @@ use futures::stream::{self, StreamExt as _};
 use hyper::{Request, header};
 use jiff::Timestamp;
 use kube::api::ListParams;
-use kube::core::DynamicObject;
+use kube::core::{DynamicObject, ObjectMeta};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
@@ -220,36 +220,72 @@ impl ControllerObject {
     }
 
     async fn set_mode(&self, verb: &Verb) -> Result<ModeChange> {
+        match verb {
+            Verb::Stop { stopped } => self.disable(stopped).await,
+            Verb::Start => self.restore().await,
+        }
+    }
+
+    /// Whatever else changes it meanwhile: a stop is not to fail.
+    async fn disable(&self, stopped: &str) -> Result<ModeChange> {
         let name = self.name();
         let present = self.spec("/mode").as_str().unwrap_or_default();
-        let (text, change) = match (verb, self.former_mode()) {
-            (Verb::Stop { .. }, _) if present == DISABLED => ("Disabled already".to_owned(), None),
-            (Verb::Stop { stopped }, _) => {
-                let text = format!("Disabled (was {present}); davit start {name} restores it");
-                (text, Some((Some((present, stopped)), DISABLED)))
+        let (text, annotations) = match (present == DISABLED, self.former_mode()) {
+            (true, None) => {
+                let (text, generation) = (
+                    "Disabled already".to_owned(),
+                    self.object.metadata.generation,
+                );
+                return Ok(ModeChange { text, generation });
             }
-            (Verb::Start, Some(_)) if present != DISABLED => {
-                // Somebody has set another mode since.
-                (format!("{present} as before"), Some((None, present)))
-            }
-            (Verb::Start, Some(former)) => (format!("{former} again"), Some((None, former))),
-            (Verb::Start, None) => {
-                bail!("{name}: davit stop has not stopped it: set spec.mode, which is {present}")
-            }
+            // Somebody may be starting it at this moment, and sees that it was stopped again.
+            (true, Some(_)) => ("Disabled already".to_owned(), json!({STOPPED: stopped})),
+            (false, _) => (
+                format!("Disabled (was {present}); davit start {name} restores it"),
+                json!({FORMER_MODE: present, STOPPED: stopped}),
+            ),
         };
-        let Some((before, mode)) = change else {
-            let generation = self.object.metadata.generation;
-            return Ok(ModeChange { text, generation });
-        };
-        let (former, stopped) = before.unzip();
-        let change = json!({
-            "metadata": {"annotations": {FORMER_MODE: former, STOPPED: stopped}},
-            "spec": {"mode": mode},
-        });
-        let changed = self.change(name, change).await?;
-        Ok(ModeChange {
-            text,
-            generation: changed.metadata.generation,
-        })
+        let metadata = json!({"annotations": annotations});
+        let change = json!({"metadata": metadata, "spec": {"mode": DISABLED}});
+        let generation = self.change(name, change).await?.metadata.generation;
+        Ok(ModeChange { text, generation })
     }
+
+    /// Restores the mode from before the stop that was read. A later one holds.
+    async fn restore(&self) -> Result<ModeChange> {
+        let name = self.name();
+        let present = self.spec("/mode").as_str().unwrap_or_default();
+        let Some(former) = self.former_mode() else {
+            bail!("{name}: davit stop has not stopped it: set spec.mode, which is {present}");
+        };
+        let metadata = json!({"annotations": {FORMER_MODE: null, STOPPED: null}});
+        let (text, change) = if present == DISABLED {
+            let change = json!({"metadata": metadata, "spec": {"mode": former}});
+            (format!("{former} again"), change)
+        } else {
+            // Somebody has set another mode since.
+            (
+                format!("{present} as before"),
+                json!({"metadata": metadata}),
+            )
+        };
+        let read = &self.object.metadata;
+        let is_same = |present: &ObjectMeta| {
+            (present.generation, stopped(present)) == (read.generation, stopped(read))
+        };
+        match self.change_same(name, change, is_same).await? {
+            Some(changed) => Ok(ModeChange {
+                text,
+                generation: changed.metadata.generation,
+            }),
+            None => bail!(
+                "{name}: it was changed meanwhile, and is not started: davit get shows its mode"
+            ),
+        }
+    }
+}
+
+/// When, by whom and why a Controller was stopped.
+fn stopped(metadata: &ObjectMeta) -> Option<&String> {
+    metadata.annotations.as_ref()?.get(STOPPED)
 }

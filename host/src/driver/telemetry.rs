@@ -182,9 +182,8 @@ impl Telemetry {
     /// Publishes the metrics that the guest of a controller declares now.
     fn publish(&mut self, controller: &str, specs: &[MetricSpec]) {
         let former = self.guests.remove(controller);
-        if let Some(guest) = self.metrics.replace_guest(controller, specs, former) {
-            self.guests.insert(controller.to_owned(), guest);
-        }
+        let guest = self.metrics.replace_guest(controller, specs, former);
+        self.guests.insert(controller.to_owned(), guest);
     }
 
     fn state(&self, state: State) {

@@ -1,53 +1,117 @@
 //! The metrics that guests declare.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use davit_core::bounds::SeriesKey;
 use davit_core::manifest::{MetricKind, MetricSpec};
 use davit_core::plan::{Amount, Measure};
 use davit_core::time::Instant;
 use prometheus::core::Collector;
+use prometheus::proto::MetricFamily;
 use prometheus::{CounterVec, GaugeVec, HistogramOpts, HistogramVec, Opts, Registry};
 
 use super::CONTROLLER;
 use super::registration::MetricError;
 
+/// The metrics of all guests.
+#[derive(Clone, Debug, Default)]
+pub(super) struct GuestRegistry(Arc<Mutex<Registered>>);
+
+#[derive(Debug, Default)]
+struct Registered {
+    /// In the order in which they came: of two metrics with one name, but another help or other
+    /// labels, the first is published.
+    guests: BTreeMap<u64, Vec<GuestMetric>>,
+    last_id: u64,
+    registry: Registry,
+    /// Whether a guest has gone. A registry never forgets the help and the labels of a name, so there
+    /// is another one then.
+    is_outdated: bool,
+}
+
 /// The metrics that one guest declares. Dropping this removes them.
 #[derive(Debug)]
 pub struct GuestMetrics {
-    registry: Registry,
+    all: GuestRegistry,
+    id: u64,
     specs: Vec<MetricSpec>,
     by_name: BTreeMap<String, GuestMetric>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum GuestMetric {
     Counter(CounterVec),
     Gauge(GaugeVec),
     Histogram(HistogramVec),
 }
 
-impl GuestMetrics {
+impl GuestRegistry {
+    /// Adds the metrics of a controller's guest, and says which of them are not published.
     pub(super) fn register(
-        registry: &Registry,
+        &self,
         controller: &str,
         specs: &[MetricSpec],
-    ) -> Result<Self, MetricError> {
-        let mut metrics = Self {
-            registry: registry.clone(),
-            specs: specs.to_vec(),
-            by_name: BTreeMap::new(),
-        };
+        is_of_host: impl Fn(&str) -> bool,
+    ) -> (GuestMetrics, Vec<MetricError>) {
+        let (mut by_name, mut errors) = (BTreeMap::new(), Vec::new());
         for spec in specs {
-            let metric = GuestMetric::new(controller, spec)?;
-            registry
-                .register(metric.collector())
-                .map_err(|error| MetricError::new(&spec.name, &error))?;
-            metrics.by_name.insert(spec.name.clone(), metric);
+            let metric = if is_of_host(&spec.name) {
+                Err(MetricError::new(&spec.name, &prometheus::Error::AlreadyReg))
+            } else {
+                GuestMetric::new(controller, spec)
+            };
+            match metric {
+                Ok(metric) => {
+                    by_name.insert(spec.name.clone(), metric);
+                }
+                Err(error) => errors.push(error),
+            }
         }
-        Ok(metrics)
+        let mut all = self.lock();
+        let registry = all.registry();
+        for (name, metric) in &by_name {
+            let registered = registry.register(metric.collector());
+            errors.extend(registered.err().map(|error| MetricError::new(name, &error)));
+        }
+        all.last_id += 1;
+        let id = all.last_id;
+        all.guests.insert(id, by_name.values().cloned().collect());
+        let metrics = GuestMetrics {
+            all: self.clone(),
+            id,
+            specs: specs.to_vec(),
+            by_name,
+        };
+        (metrics, errors)
     }
 
+    pub(super) fn gather(&self) -> Vec<MetricFamily> {
+        let registry = self.lock().registry();
+        registry.gather()
+    }
+
+    /// What panicked while it held this has at most not added a metric.
+    fn lock(&self) -> MutexGuard<'_, Registered> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Registered {
+    /// The registry of the present guests.
+    fn registry(&mut self) -> Registry {
+        if std::mem::take(&mut self.is_outdated) {
+            self.registry = Registry::new();
+            for metric in self.guests.values().flatten() {
+                // The error was logged when the guest came.
+                let _ = self.registry.register(metric.collector());
+            }
+        }
+        self.registry.clone()
+    }
+}
+
+impl GuestMetrics {
     pub(super) fn declares(&self, specs: &[MetricSpec]) -> bool {
         self.specs == specs
     }
@@ -112,10 +176,9 @@ impl GuestMetrics {
 
 impl Drop for GuestMetrics {
     fn drop(&mut self) {
-        for metric in self.by_name.values() {
-            // It is registered; an error means that it is not any more.
-            let _ = self.registry.unregister(metric.collector());
-        }
+        let mut all = self.all.lock();
+        all.guests.remove(&self.id);
+        all.is_outdated = true;
     }
 }
 

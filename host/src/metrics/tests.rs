@@ -40,9 +40,7 @@ fn measure(amount: Amount) -> Measure {
 #[test]
 fn a_guests_counter_is_published_under_its_own_name_until_the_guest_is_dropped() {
     let metrics = HostMetrics::new().unwrap();
-    let guest = metrics
-        .register_guest("podgc", &[spec(MetricKind::Counter)])
-        .unwrap();
+    let guest = metrics.register_guest("podgc", &[spec(MetricKind::Counter)]);
     guest.record(&measure(Amount::Add(2.0)), Instant::ZERO);
     guest.record(&measure(Amount::Add(-1.0)), Instant::ZERO);
     let line = "guest_things_total{controller=\"podgc\",namespace=\"default\"} 2";
@@ -64,7 +62,6 @@ fn the_host_counts_sync_errors_in_the_metric_that_a_guest_declares() {
         let line = format!("guest_sync_errors_total{{controller=\"gc\"}} {count}");
         assert!(metrics.render().contains(&line), "{}", metrics.render());
     };
-    let guest = guest.unwrap();
     shows(0);
     guest.sync_error();
     shows(1);
@@ -76,9 +73,8 @@ fn two_controllers_of_one_guest_publish_the_same_metric() {
     let one = metrics.register_guest("a", &[spec(MetricKind::Histogram)]);
     let two = metrics.register_guest("b", &[spec(MetricKind::Histogram)]);
     let now = Instant::from_nanos(1_500_000_000);
-    one.unwrap()
-        .record(&measure(Amount::SecondsSince(Instant::ZERO)), now);
-    two.unwrap().record(&measure(Amount::Observe(0.5)), now);
+    one.record(&measure(Amount::SecondsSince(Instant::ZERO)), now);
+    two.record(&measure(Amount::Observe(0.5)), now);
 }
 
 /// The table in docs/metrics.md has every metric, with its labels, and no
@@ -356,7 +352,6 @@ fn the_process_is_measured_when_it_is_scraped() {
 fn prometheus_reads_the_metrics() {
     let metrics = HostMetrics::new().unwrap();
     let guest = metrics.register_guest("podgc", &[spec(MetricKind::Counter)]);
-    let guest = guest.unwrap();
     guest.record(&measure(Amount::Add(1.0)), Instant::ZERO);
     metrics.rollouts.set("podgc", &ControllerStatus::default());
     metrics.leases.set("podgc", true);
@@ -418,5 +413,42 @@ fn a_guest_cannot_declare_a_metric_of_the_host() {
     let metrics = HostMetrics::new().unwrap();
     let mut clash = spec(MetricKind::Gauge);
     clash.name = "davit_cache_bytes".into();
-    assert!(metrics.register_guest("a", &[clash]).is_err());
+    let _guest = metrics.register_guest("a", &[clash, spec(MetricKind::Counter)]);
+    let page = metrics.render();
+    assert!(!page.contains("controller=\"a\""), "{page}");
+}
+
+/// A registry refuses a name that it has had with another help or other labels, for good.
+#[test]
+fn a_guest_may_change_a_metric_and_another_may_have_its_name_before() {
+    let metrics = HostMetrics::new().unwrap();
+    let changed = MetricSpec {
+        help: "Other things.".into(),
+        labels: vec!["namespace".into(), "reason".into()],
+        ..spec(MetricKind::Counter)
+    };
+    let add = |guest: &GuestMetrics, labels: &[&str]| {
+        let labels = labels.iter().map(ToString::to_string).collect();
+        let measure = Measure {
+            labels,
+            ..measure(Amount::Add(1.0))
+        };
+        guest.record(&measure, Instant::ZERO);
+    };
+    let shows = |labels: &str| {
+        let line = format!("guest_things_total{{{labels}}} 1");
+        metrics.render().contains(&line)
+    };
+    let former = metrics.register_guest("a", &[spec(MetricKind::Counter)]);
+    let present = metrics.replace_guest("a", std::slice::from_ref(&changed), Some(former));
+    add(&present, &["default", "late"]);
+    assert!(shows(
+        "controller=\"a\",namespace=\"default\",reason=\"late\""
+    ));
+    // While another guest has the name, its metrics alone are published.
+    let other = metrics.register_guest("b", &[spec(MetricKind::Counter)]);
+    add(&other, &["default"]);
+    assert!(!shows("controller=\"b\",namespace=\"default\""));
+    drop(present);
+    assert!(shows("controller=\"b\",namespace=\"default\""));
 }

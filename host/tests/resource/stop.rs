@@ -5,6 +5,7 @@ use std::time::Duration;
 use davit::commands::answer::NoAnswer;
 use davit::commands::requests;
 use davit::commands::stop::{self, Selection};
+use davit_sim::fault::{Action, Fault, FaultTiming, Match};
 use serde_json::json;
 
 use crate::commands::{NO_WAIT, candidate, controller, error};
@@ -43,6 +44,73 @@ async fn a_controller_is_stopped_and_started_whatever_its_status() {
         .unwrap_err();
     assert!(error.is::<NoAnswer>(), "{error:#}");
     assert_eq!(mode(), "Disabled");
+}
+
+/// One operator starts all controllers, another one stops them at that moment: a stop that was
+/// confirmed holds.
+#[tokio::test]
+async fn a_start_does_not_undo_a_stop_that_comes_after_it() {
+    let cluster = controller(json!({})).await;
+    let client = &cluster.client;
+    let selection = Selection::Names(vec!["podgc".to_owned()]);
+    let stop = |reason| stop::stop(client, &selection, Some(reason), NO_WAIT);
+    stop("a drill").await.unwrap();
+    cluster.sim.add_fault(Fault {
+        matches: Match::new("patch", "controllers"),
+        when: FaultTiming::First(1),
+        action: Action::Delay(Duration::from_secs(1)),
+    });
+    let start = stop::start(client, &selection, NO_WAIT);
+    let again = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        stop("wrong deletions").await
+    };
+    let (started, stopped) = tokio::join!(start, again);
+    stopped.unwrap();
+    let refused = format!("{:#}", started.unwrap_err());
+    assert!(refused.contains("it was changed meanwhile"), "{refused}");
+    let present = cluster.get("podgc");
+    assert_eq!(present["spec"]["mode"], "Disabled");
+    let annotations = &present["metadata"]["annotations"];
+    let stopped = annotations["davit.dev/stopped"].as_str().unwrap();
+    assert!(stopped.ends_with(": wrong deletions"), "{stopped}");
+    stop::start(client, &selection, NO_WAIT).await.unwrap();
+    assert_eq!(cluster.get("podgc")["spec"]["mode"], "DryRun");
+}
+
+/// The host writes the status between the read and the write.
+#[tokio::test]
+async fn a_start_is_repeated_after_a_conflict_with_a_status() {
+    let cluster = controller(json!({})).await;
+    let (client, selection) = (&cluster.client, Selection::All);
+    stop::stop(client, &selection, None, NO_WAIT).await.unwrap();
+    cluster.sim.add_fault(Fault {
+        matches: Match::new("patch", "controllers"),
+        when: FaultTiming::First(1),
+        action: Action::Delay(Duration::from_secs(1)),
+    });
+    let start = stop::start(client, &selection, NO_WAIT);
+    let write = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        cluster.change("podgc", json!({"status": {"observedGeneration": 1}}));
+    };
+    let (started, ()) = tokio::join!(start, write);
+    started.unwrap();
+    assert_eq!(cluster.get("podgc")["spec"]["mode"], "DryRun");
+}
+
+/// A mode that somebody has set since is not the command's to write.
+#[tokio::test]
+async fn a_start_forgets_a_stop_that_is_over() {
+    let cluster = controller(json!({})).await;
+    let (client, selection) = (&cluster.client, Selection::All);
+    stop::stop(client, &selection, None, NO_WAIT).await.unwrap();
+    cluster.change("podgc", json!({"spec": {"mode": "Enforce"}}));
+    stop::start(client, &selection, NO_WAIT).await.unwrap();
+    let present = cluster.get("podgc");
+    assert_eq!(present["spec"]["mode"], "Enforce");
+    let annotations = present["metadata"]["annotations"].as_object();
+    assert_eq!(annotations.map(serde_json::Map::len), None);
 }
 
 #[test]
