@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use davit_guest::toleration::Taint;
-use davit_guest::{Command, Context, Decision};
+use davit_guest::{Command, Context, Decision, Enqueue, Instant, PendingItem};
 use serde::{Deserialize, Serialize};
 
 use crate::arrival::Arrival;
@@ -51,33 +51,45 @@ impl Record {
         self.node == taints.node.uid && arrival.is_some() && arrival == taints.arrivals.of(taint)
     }
 
-    /// Whether the pod's time under a taint of its node has started, and is over.
+    /// The item which says that the pod's time under a taint of its node is over; its creation time is
+    /// when that time started.
     ///
     /// An item that is in a call or whose plan is under way is not pending: without this, the
     /// pod would get its time again until the eviction has ended. It is an item and no part of the
     /// record, so that it returns with the timers if the guest's former revision does.
-    pub(crate) fn has_ended(
+    pub(crate) fn ended(
         &self,
         cx: &Context<'_>,
         pod: &str,
         taints: &Taints,
         taint: &Taint,
-    ) -> bool {
-        let timer = self.taints.get(&taint.key);
-        let ended = timer.and_then(|timer| timer.ended_key(pod, &taint.key));
-        self.knows(taints, taint) && ended.is_some_and(|key| cx.pending(ENDED, &key).is_some())
+    ) -> Option<PendingItem> {
+        let key = self.ended_key(pod, &taint.key)?;
+        let ended = cx.pending(ENDED, &key);
+        ended.filter(|_| self.knows(taints, taint))
     }
 
-    /// The command that records that the time under the taint with this key is over.
-    pub(crate) fn end(&self, pod: &str, taint: &str) -> Option<Command> {
-        let key = self.taints.get(taint)?.ended_key(pod, taint)?;
-        Some(Command::enqueue(ENDED, &key, ENDED_PERIOD))
+    /// The command that records that the time under the taint with this key, which started then, is
+    /// over.
+    pub(crate) fn end(&self, pod: &str, taint: &str, start: Instant) -> Option<Command> {
+        let key = self.ended_key(pod, taint)?;
+        let ended = Enqueue::new(ENDED, &key).after(ENDED_PERIOD);
+        Some(ended.created_at(start).into())
+    }
+
+    /// The key of the item which says that a time is over: of this node and this arrival of the taint,
+    /// so that a call that started earlier does not end the time of another. None before the node's
+    /// own item has seen the taint.
+    fn ended_key(&self, pod: &str, taint: &str) -> Option<String> {
+        let (number, missed) = self.taints.get(taint)?.arrival?;
+        let timer = timer_key(pod, taint);
+        Some(format!("{timer} {} {number} {missed}", self.node))
     }
 
     /// The keys of the items which say that a time is over.
     fn ended_keys(&self, pod: &str) -> impl Iterator<Item = String> {
-        let timers = self.taints.iter();
-        timers.filter_map(move |(taint, timer)| timer.ended_key(pod, taint))
+        let taints = self.taints.keys();
+        taints.filter_map(move |taint| self.ended_key(pod, taint))
     }
 
     /// Cancels what says that a time is over which another record does not have.
@@ -112,16 +124,6 @@ impl Record {
         let timers = self.taints.keys();
         let timers = timers.map(|taint| Command::cancel(TIMERS, &timer_key(pod, taint)));
         timers.chain(Self::default().keep(cx, pod, self)).collect()
-    }
-}
-
-impl Timer {
-    /// The key of the item which says that its time is over: of this arrival of the taint, so that
-    /// a call that started earlier does not end the time of another. None before the node's own
-    /// item has seen the taint.
-    fn ended_key(&self, pod: &str, taint: &str) -> Option<String> {
-        let (number, missed) = self.arrival?;
-        Some(format!("{} {number} {missed}", timer_key(pod, taint)))
     }
 }
 

@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use davit_guest::toleration::Taint;
 use davit_guest::{
     Command, Context, Decision, Enqueue, Instant, Object, PendingItem, Plan, QueueName, WorkItem,
 };
@@ -148,7 +149,7 @@ pub(crate) fn reconcile_timer(
             return Ok(Decision::requeue_after(rest));
         }
     }
-    let ended = Decision::done().commands(former.end(uid, taint));
+    let ended = Decision::done().commands(former.end(uid, taint, item.created_at));
     match taints.source {
         // The eviction has its own back-off after a failure.
         _ if is_evicted => Ok(ended),
@@ -202,13 +203,28 @@ pub(crate) fn is_over(
     let record = Record::recall(cx, uid);
     let has_passed = |bound: &TimedTaint<'_>| {
         let key = timer_key(uid, &bound.taint.key);
-        record.has_ended(cx, uid, taints, bound.taint)
+        has_ended(config, cx, &record, uid, taints, bound.taint)
             || (record.knows(taints, bound.taint) && cx.pending(TIMERS, &key).is_none())
     };
     match Fate::of(config, &taints.node.no_execute, pod) {
         Fate::LeavesNow => true,
         Fate::MayStay(bounds) => bounds.iter().any(has_passed),
     }
+}
+
+/// Whether the pod's time under a taint is over, and the taint is the one for which it started.
+fn has_ended(
+    config: &Config,
+    cx: &Context<'_>,
+    record: &Record,
+    uid: &str,
+    taints: &Taints,
+    taint: &Taint,
+) -> bool {
+    record.ended(cx, uid, taints, taint).is_some_and(|ended| {
+        let start = start(config, cx, &taints.node, taint, uid, ended.created_at);
+        !is_renewed(start, ended.created_at)
+    })
 }
 
 /// What happens to a timer.
@@ -409,8 +425,8 @@ impl<'a> Timers<'a> {
     fn bound(&mut self, timers: &mut PodTimers, bound: &TimedTaint<'_>, taints: &Taints) {
         let key = timers.key(bound);
         let is_known = timers.former.knows(taints, bound.taint);
-        let uid = &timers.uid;
-        let has_ended = timers.former.has_ended(self.cx, uid, taints, bound.taint);
+        let (former, uid) = (&timers.former, &timers.uid);
+        let has_ended = has_ended(self.config, self.cx, former, uid, taints, bound.taint);
         timers.record.add(taints, bound.taint);
         let due_at = match self.cx.pending(TIMERS, &key) {
             // Its eviction may be under way, and not pending.
@@ -432,8 +448,8 @@ impl<'a> Timers<'a> {
                     self.commands.push(Command::cancel(TIMERS, &key));
                 }
                 if due_at <= self.cx.now() {
-                    self.commands
-                        .extend(timers.record.end(&timers.uid, &bound.taint.key));
+                    let ended = timers.record.end(&timers.uid, &bound.taint.key, start);
+                    self.commands.extend(ended);
                     timers.is_over = true;
                     return;
                 }

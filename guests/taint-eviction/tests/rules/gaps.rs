@@ -255,3 +255,29 @@ fn a_time_does_not_start_again_while_its_eviction_is_under_way() {
         has_left(&harness);
     }
 }
+
+/// The timer's call has read the node before it was deleted, and ends when another node has its name
+/// and its taint: the pod's time under that one has just started.
+#[test]
+fn the_end_of_a_time_is_that_of_one_node() {
+    for mut harness in policies_of(with_two_times) {
+        harness.advance(seconds(59));
+        harness.delay_requests(seconds(2));
+        harness.advance(seconds(4));
+        harness.remove("Node", "node");
+        harness.run();
+        let mut second = node(&["taint1"]);
+        second["metadata"]["uid"] = json!("second");
+        harness.put(second.clone());
+        harness.run();
+        harness.advance(seconds(5));
+        harness.delay_requests(Duration::ZERO);
+        let more = second["spec"]["taints"].as_array_mut();
+        more.unwrap().push(taint("another", "", "NoSchedule"));
+        harness.put(second);
+        harness.advance(seconds(40));
+        assert_eq!(left(&harness), ["pod"]);
+        harness.advance(seconds(60));
+        assert_eq!(left(&harness), [""; 0]);
+    }
+}
