@@ -1,6 +1,7 @@
 //! Objects as dependents: whether an object still has an owner. The work items
 //! are uids.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use davit_guest::views::OwnerReference;
@@ -41,10 +42,7 @@ pub(crate) fn reconcile(
 ) -> Vec<Result<Decision, Retry>> {
     let mut owners = Owners::new(config, cx);
     let subjects = subjects(cx, &mut owners, items);
-    let findings: Vec<Vec<Finding>> = subjects
-        .iter()
-        .map(|subject| find_owners(&mut owners, subject))
-        .collect();
+    let findings = find_all(&mut owners, &subjects);
     let learnt = owners.read();
     let mut decisions: Vec<Result<Decision, Retry>> = items
         .iter()
@@ -74,6 +72,17 @@ pub(crate) fn reconcile(
     decisions
 }
 
+/// What is known of the owners of each object. Those with few owners first: a call reads a bounded
+/// number, and an object with more must not keep the others from being decided.
+fn find_all(owners: &mut Owners<'_>, subjects: &[Subject]) -> Vec<Vec<Finding>> {
+    let mut order: Vec<(usize, &Subject)> = subjects.iter().enumerate().collect();
+    order.sort_by_key(|(_, subject)| subject.owners());
+    let found = order.into_iter();
+    let found = found.map(|(place, subject)| (place, find_owners(owners, subject)));
+    let by_place: BTreeMap<usize, Vec<Finding>> = found.collect();
+    by_place.into_values().collect()
+}
+
 /// The object of a work item.
 enum Subject {
     /// The cache does not have it.
@@ -86,6 +95,16 @@ enum Subject {
         object: Rc<Item>,
         deleted_by: Precondition,
     },
+}
+
+impl Subject {
+    /// How many owners the object names.
+    fn owners(&self) -> usize {
+        match self {
+            Self::Item { object, .. } => object.view.metadata.owner_references.len(),
+            Self::Missing | Self::Gone | Self::Unread(_) => 0,
+        }
+    }
 }
 
 /// The precondition of a deletion.

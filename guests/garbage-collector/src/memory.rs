@@ -1,4 +1,5 @@
-//! What the collector remembers between calls: facts that stay true.
+//! What the collector remembers between calls: facts that stay true, unless a cluster is restored from a
+//! backup.
 //!
 //! Two kinds of notes hold what is known of owners that are gone.
 //!
@@ -15,7 +16,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use davit_guest::{Command, Context, Decision, ObjectRef, WorkItem};
+use davit_guest::{Command, Context, Decision, MAX_IDENTITY_BYTES, ObjectRef, WorkItem};
 
 use crate::OWNERS;
 use crate::view::{BY_OWNER, OBJECTS};
@@ -45,7 +46,7 @@ const EXPIRE_AFTER: Duration = Duration::from_mins(1);
 /// A fact about an owner that stays true.
 pub(crate) enum Fact<'a> {
     /// The API server has no object with this uid at these coordinates. No uid
-    /// is used twice.
+    /// is used twice, but by a cluster that is restored.
     Absent(&'a ObjectRef),
     /// The object with this uid disappeared from the cache while the API server
     /// served this kind.
@@ -124,6 +125,9 @@ pub(crate) fn learn_absent<'a>(
 pub(crate) fn learn_left(cx: &Context<'_>, uid: &str, kinds: &[Fact<'_>]) -> Vec<Command> {
     let learnt: Vec<String> = kinds.iter().map(Fact::text).collect();
     let mut facts = left(cx, uid);
+    if left_key(uid).len() > MAX_IDENTITY_BYTES {
+        return Vec::new();
+    }
     if learnt.iter().all(|it| facts.contains(it)) {
         return Vec::new();
     }
@@ -139,7 +143,7 @@ pub(crate) fn learn_left(cx: &Context<'_>, uid: &str, kinds: &[Fact<'_>]) -> Vec
 /// Forgets an owner that is gone when no object names it any more, and a slot after its time. It
 /// waits before the first: garbage of one owner may appear object by object.
 pub(crate) fn expire(cx: &Context<'_>, item: &WorkItem) -> Decision {
-    let (note, time) = if item.key.starts_with(SLOT) {
+    let (note, time) = if is_slot(&item.key) {
         (item.key.clone(), FORGET_AFTER)
     } else if left(cx, &item.key).is_empty() {
         // A former version of this guest noted each absent owner under its uid.
@@ -158,21 +162,33 @@ pub(crate) fn expire(cx: &Context<'_>, item: &WorkItem) -> Decision {
     }
 }
 
-/// What the key of a slot's note starts with. No object has such a uid; if one names such an owner,
-/// the slot is forgotten earlier.
+/// What the key of a slot's note starts with. A user may write such a text as an owner's uid; then the
+/// slot is forgotten earlier.
 const SLOT: &str = "absent/";
+
+/// Whether this is the key of a slot, in its only form: a note with another one could be refused for
+/// its length, and the item with it.
+fn is_slot(key: &str) -> bool {
+    let number = key.strip_prefix(SLOT).and_then(|it| it.parse().ok());
+    number.is_some_and(|number: u64| number < SLOTS && key == slot_key(number))
+}
+
+fn slot_key(number: u64) -> String {
+    format!("{SLOT}{number}")
+}
 
 fn slot(uid: &str) -> String {
     let mut hasher = DefaultHasher::new();
     uid.hash(&mut hasher);
-    format!("{SLOT}{}", hasher.finish() % SLOTS)
+    slot_key(hasher.finish() % SLOTS)
 }
 
-/// The facts of a slot, as long as the item that forgets them is pending: a note may be left without
-/// it, by a return to a former revision.
+/// The facts of a slot, while the item that forgets them is pending and not overdue. A note may be left
+/// without it, by a return to a former revision, and the item may have to wait for its call.
 fn absent(cx: &Context<'_>, slot: &str) -> Vec<OfOwner> {
     let pending = cx.pending(OWNERS, slot);
-    pending.and_then(|_| cx.note(slot)).unwrap_or_default()
+    let counts = pending.is_some_and(|it| cx.since(it.created_at) < FORGET_AFTER);
+    counts.then(|| cx.note(slot)).flatten().unwrap_or_default()
 }
 
 fn left_key(uid: &str) -> String {

@@ -136,6 +136,10 @@ fn an_object_that_names_12_000_absent_owners_is_deleted_and_costs_bounded_memory
     let mut harness = collector();
     let owners = (0..12_000).map(|number| to_pod(&format!("absent-{number}")));
     harness.put(pod("garbage", &owners.collect::<Vec<_>>()));
+    // It keeps no other object of its call from being decided.
+    harness.put(pod("orphan", &[to_pod("lost")]));
+    harness.run();
+    assert_eq!(harness.keys("Pod"), ["default/garbage"]);
     harness.advance(Duration::from_mins(2));
     assert_eq!(harness.keys("Pod"), [""; 0]);
     assert!(harness.notes().len() <= 4_096);

@@ -103,11 +103,17 @@ fn dependent(number: usize, (namespace, [api_version, kind, name], _): &Dependen
 #[test]
 fn a_dependent_of_an_owner_with_an_endless_uid_is_deleted() {
     let mut harness = collector();
-    let uid = "x".repeat(2000);
-    let lost = owner("v1", "ConfigMap", "lost", &uid);
-    harness.put(object("v1", "Pod", "ns1", "a", &[lost]));
+    let long = "x".repeat(2000);
+    let uids = [
+        long.clone(),
+        format!("absent/{long}"),
+        format!("absent/{}7", "0".repeat(2000)),
+    ];
+    let lost = uids.map(|uid| owner("v1", "ConfigMap", "lost", &uid));
+    harness.put(object("v1", "Pod", "ns1", "a", &lost));
     harness.run();
     assert_eq!(left(&harness), [""; 0]);
+    harness.advance(Duration::from_mins(5));
 }
 
 fn left(harness: &Gc) -> Vec<String> {
