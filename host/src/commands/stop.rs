@@ -62,7 +62,7 @@ pub async fn stop(
     let user = user(client).await;
     let user = user.as_deref().unwrap_or("an unknown user");
     let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
-    let stopped = format!("{:.0} by {user}{reason}", Timestamp::now());
+    let stopped = format!("{:.3} by {user}{reason}", Timestamp::now());
     change_all(&found, &Verb::Stop { stopped }, wait).await
 }
 
@@ -239,7 +239,10 @@ impl ControllerObject {
                 return Ok(ModeChange { text, generation });
             }
             // Somebody may be starting it at this moment, and sees that it was stopped again.
-            (true, Some(_)) => ("Disabled already".to_owned(), json!({STOPPED: stopped})),
+            (true, Some(former)) => (
+                "Disabled already".to_owned(),
+                json!({FORMER_MODE: former, STOPPED: stopped}),
+            ),
             (false, _) => (
                 format!("Disabled (was {present}); davit start {name} restores it"),
                 json!({FORMER_MODE: present, STOPPED: stopped}),
