@@ -413,12 +413,20 @@ fn a_guest_cannot_declare_a_metric_of_the_host() {
     let metrics = HostMetrics::new().unwrap();
     let mut clash = spec(MetricKind::Gauge);
     clash.name = "davit_cache_bytes".into();
-    let _guest = metrics.register_guest("a", &[clash, spec(MetricKind::Counter)]);
+    let guest = metrics.register_guest("a", &[clash, spec(MetricKind::Counter)]);
+    guest.record(&measure(Amount::Add(1.0)), Instant::ZERO);
+    let clash = Measure {
+        metric: "davit_cache_bytes".into(),
+        ..measure(Amount::Set(1.0))
+    };
+    guest.record(&clash, Instant::ZERO);
     let page = metrics.render();
-    assert!(!page.contains("controller=\"a\""), "{page}");
+    let has = |start: &str| page.lines().any(|line| line.starts_with(start));
+    assert!(has("guest_things_total{controller=\"a\""), "{page}");
+    assert!(!has("davit_cache_bytes{controller=\"a\""), "{page}");
 }
 
-/// A registry refuses a name that it has had with another help or other labels, for good.
+/// A registry refuses a name that it has had with another help or other labels, forever.
 #[test]
 fn a_guest_may_change_a_metric_and_another_may_have_its_name_before() {
     let metrics = HostMetrics::new().unwrap();
