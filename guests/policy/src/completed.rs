@@ -5,7 +5,7 @@
 use davit_guest::dynamic::Value;
 
 /// Where everything is what it is: the API server adds nothing, and there are no quantities. The last
-/// three are of ConfigMaps and Secrets.
+/// three are of `ConfigMap`s and Secrets.
 const EXACT: [&str; 4] = ["metadata", "data", "stringData", "binaryData"];
 
 /// Whether a value has everything of another one. Both are in this field of an object.

@@ -135,9 +135,10 @@ const ENDED_PERIOD: Duration = Duration::from_hours(1);
 pub(crate) fn reconcile_ended(cx: &Context<'_>, key: &str) -> Decision {
     let (pod, _) = parse(key);
     let has_it = Record::recall(cx, pod).ended_keys(pod).any(|it| it == key);
-    match has_it {
-        true => Decision::requeue_after(ENDED_PERIOD),
-        false => Decision::done(),
+    if has_it {
+        Decision::requeue_after(ENDED_PERIOD)
+    } else {
+        Decision::done()
     }
 }
 

@@ -136,9 +136,10 @@ pub(crate) fn reconcile_timer(
     let is_evicted = cx.pending(EVICTIONS, uid).is_some();
     if let Fate::MayStay(bounds) = Fate::of(config, &taints.node.no_execute, &pod.view.spec) {
         let Some(bound) = bounds.iter().find(|it| it.taint.key == taint) else {
-            return Ok(match is_evicted {
-                true => Decision::done(),
-                false => ended_without_cause(cx, pod, taint),
+            return Ok(if is_evicted {
+                Decision::done()
+            } else {
+                ended_without_cause(cx, pod, taint)
             });
         };
         let start = start(config, cx, &taints.node, bound.taint, uid, item.created_at);

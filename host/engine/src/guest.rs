@@ -93,16 +93,15 @@ impl Guest {
         let _turn = self.calls.acquire().await.ok();
         let (items, now) = (call.items.len(), call.now);
         let (permit, idle) = self.share.take().await;
-        let mut instance = match idle {
-            Some(instance) => instance,
-            None => {
-                let instance = self.start(call.log_bytes).await?;
-                // What it logs at its start is of the call that needs it.
-                let logged = instance.logged();
-                call.log_bytes = call.log_bytes.saturating_sub(logged);
-                call.logged.fetch_add(logged, Ordering::Relaxed);
-                instance
-            }
+        let mut instance = if let Some(instance) = idle {
+            instance
+        } else {
+            let instance = self.start(call.log_bytes).await?;
+            // What it logs at its start is of the call that needs it.
+            let logged = instance.logged();
+            call.log_bytes = call.log_bytes.saturating_sub(logged);
+            call.logged.fetch_add(logged, Ordering::Relaxed);
+            instance
         };
         let answer = instance.reconcile(call, &self.manifest).await?;
         let decisions =

@@ -189,7 +189,7 @@ fn has_left(harness: &Harness<TaintEviction>) {
 #[test]
 fn a_time_does_not_start_again_while_its_end_is_decided_about() {
     for mut harness in policies_of(with_two_times) {
-        harness.advance(seconds(60) - Duration::from_millis(1));
+        harness.advance(Duration::from_millis(59_999));
         harness.call_during(TIMERS, &timer("pod", "taint1"), change_node);
         harness.advance(seconds(1));
         has_left(&harness);

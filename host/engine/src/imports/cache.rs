@@ -157,9 +157,10 @@ impl State {
     ) -> Result<cache::Page> {
         let page = read(self.limit(wanted));
         let (objects, is_whole) = self.objects(page.items)?;
-        let next = match is_whole {
-            true => page.next,
-            false => read(objects.len()).next,
+        let next = if is_whole {
+            page.next
+        } else {
+            read(objects.len()).next
         };
         Ok(cache::Page { objects, next })
     }
