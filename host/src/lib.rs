@@ -30,7 +30,6 @@ mod repeat;
 pub mod resource;
 pub mod run;
 pub mod sim;
-mod tasks;
 pub mod telemetry;
 mod terminal;
 pub mod traces;

@@ -30,17 +30,14 @@ const FACTS_A_SLOT: usize = 4;
 /// The longest fact that is kept, in bytes, with its uid. The coordinates of objects have fewer.
 const MAX_FACT_BYTES: usize = 1024;
 
-/// How long the facts of a slot count, from the first on. Uids come back if a cluster is restored
-/// from a backup.
-const FORGET_AFTER: Duration = EXPIRE_AFTER;
-
 /// How many facts are kept of one owner that disappeared. Dependents can name it wrongly in any
 /// number of ways.
 const MAX_FACTS: usize = 32;
 
 /// The least time that such a fact is kept, and the period after which it is
 /// checked: the last dependent may have been deleted while the fact was
-/// recorded.
+/// recorded. And how long the facts of a slot count, from the first on: uids come back if a cluster
+/// is restored from a backup.
 const EXPIRE_AFTER: Duration = Duration::from_mins(1);
 
 /// A fact about an owner that stays true.
@@ -111,31 +108,24 @@ pub(crate) fn learn_absent<'a>(
     }
     let mut commands = Vec::new();
     for (slot, learnt) in slots {
-        let mut facts = absent(cx, &slot);
-        facts.retain(|it| !learnt.contains(it));
-        facts.extend(learnt);
-        let kept = last(&facts, FACTS_A_SLOT);
-        commands.push(Command::set_note(&slot, Some(&kept)));
-        commands.push(Command::enqueue(OWNERS, &slot, FORGET_AFTER));
+        let facts = merged(absent(cx, &slot), learnt, FACTS_A_SLOT);
+        commands.push(Command::set_note(&slot, Some(&facts)));
+        commands.push(Command::enqueue(OWNERS, &slot, EXPIRE_AFTER));
     }
     commands
 }
 
 /// The commands that record that an owner disappeared while these kinds were served.
 pub(crate) fn learn_left(cx: &Context<'_>, uid: &str, kinds: &[Fact<'_>]) -> Vec<Command> {
+    let key = left_key(uid);
     let learnt: Vec<String> = kinds.iter().map(Fact::text).collect();
-    let mut facts = left(cx, uid);
-    if left_key(uid).len() > MAX_IDENTITY_BYTES {
+    let known = left(cx, uid);
+    if key.len() > MAX_IDENTITY_BYTES || learnt.iter().all(|it| known.contains(it)) {
         return Vec::new();
     }
-    if learnt.iter().all(|it| facts.contains(it)) {
-        return Vec::new();
-    }
-    facts.retain(|it| !learnt.contains(it));
-    facts.extend(learnt);
-    let kept = last(&facts, MAX_FACTS);
+    let facts = merged(known, learnt, MAX_FACTS);
     vec![
-        Command::set_note(&left_key(uid), Some(&kept)),
+        Command::set_note(&key, Some(&facts)),
         Command::enqueue(OWNERS, uid, EXPIRE_AFTER),
     ]
 }
@@ -143,8 +133,8 @@ pub(crate) fn learn_left(cx: &Context<'_>, uid: &str, kinds: &[Fact<'_>]) -> Vec
 /// Forgets an owner that is gone when no object names it any more, and a slot after its time. It
 /// waits before the first: garbage of one owner may appear object by object.
 pub(crate) fn expire(cx: &Context<'_>, item: &WorkItem) -> Decision {
-    let (note, time) = if is_slot(&item.key) {
-        (item.key.clone(), FORGET_AFTER)
+    let note = if is_slot(&item.key) {
+        item.key.clone()
     } else if left(cx, &item.key).is_empty() {
         // A former version of this guest noted each absent owner under its uid.
         let former = format!("{SLOT}{}", item.key);
@@ -154,9 +144,9 @@ pub(crate) fn expire(cx: &Context<'_>, item: &WorkItem) -> Decision {
     } else if cx.watch(OBJECTS).index_count(BY_OWNER, &item.key) > 0 {
         return Decision::done();
     } else {
-        (left_key(&item.key), EXPIRE_AFTER)
+        left_key(&item.key)
     };
-    match time.checked_sub(cx.since(item.created_at)) {
+    match EXPIRE_AFTER.checked_sub(cx.since(item.created_at)) {
         Some(rest) if !rest.is_zero() => Decision::requeue_after(rest),
         _ => Decision::done().commands([Command::set_note(&note, None::<&()>)]),
     }
@@ -187,7 +177,7 @@ fn slot(uid: &str) -> String {
 /// without it, by a return to a former revision, and the item may have to wait for its call.
 fn absent(cx: &Context<'_>, slot: &str) -> Vec<OfOwner> {
     let pending = cx.pending(OWNERS, slot);
-    let counts = pending.is_some_and(|it| cx.since(it.created_at) < FORGET_AFTER);
+    let counts = pending.is_some_and(|it| cx.since(it.created_at) < EXPIRE_AFTER);
     counts.then(|| cx.note(slot)).flatten().unwrap_or_default()
 }
 
@@ -199,9 +189,11 @@ fn left(cx: &Context<'_>, uid: &str) -> Vec<String> {
     cx.note(&left_key(uid)).unwrap_or_default()
 }
 
-fn last<T>(all: &[T], count: usize) -> &[T] {
-    let first = all.len().saturating_sub(count);
-    all.get(first..).unwrap_or_default()
+/// The facts that are known and those that were learnt, which come last: at most so many of the last.
+fn merged<T: PartialEq>(mut known: Vec<T>, learnt: Vec<T>, most: usize) -> Vec<T> {
+    known.retain(|it| !learnt.contains(it));
+    known.extend(learnt);
+    known.split_off(known.len().saturating_sub(most))
 }
 
 /// Whether the API server refused a strategic merge patch for this kind.

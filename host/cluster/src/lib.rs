@@ -18,6 +18,7 @@ pub mod observe;
 
 pub mod records;
 pub mod reflector;
+pub mod tasks;
 pub mod term;
 pub mod write;
 

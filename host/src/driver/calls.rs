@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use davit_cluster::api::Api;
 use davit_cluster::live;
+use davit_cluster::tasks::caught;
 use davit_core::account::Account;
 use davit_core::circuit::{CallFailure, CallFailureKind};
 use davit_core::controller::{CallId, DecisionId};
@@ -20,7 +21,6 @@ use tokio::sync::{mpsc, oneshot};
 use super::decision::DecisionNames;
 use super::message::{LiveRead, Message};
 use super::traces::ReadTrace;
-use crate::tasks::caught;
 
 /// Makes the calls.
 pub(super) struct Caller {

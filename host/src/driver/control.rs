@@ -7,6 +7,7 @@ use std::time::Duration;
 use davit_cluster::access;
 use davit_cluster::api::{Api, chain};
 use davit_cluster::events::Recorder;
+use davit_cluster::tasks::caught;
 use davit_core::control::{
     Change, ChangeError, ChangeId, ControlEffect, ControlInput, Notice, Report,
 };
@@ -26,7 +27,6 @@ use crate::loading;
 use crate::metrics::HostMetrics;
 use crate::records::Records;
 use crate::repeat::RepeatedLine;
-use crate::tasks::caught;
 
 /// The timeout for reading or writing a record.
 const PATIENCE: Duration = Duration::from_secs(10);

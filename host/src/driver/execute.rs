@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use davit_cluster::api::Api;
 use davit_cluster::events::Recorder;
+use davit_cluster::tasks::caught;
 use davit_cluster::term::Term;
 use davit_cluster::write::{Keeper, Writer};
 use davit_core::controller::{ControllerId, DecisionId};
@@ -22,7 +23,6 @@ use super::decision::DecisionNames;
 use super::message::Message;
 use super::traces::PlanTrace;
 use crate::journal::ObjectKeeper;
-use crate::tasks::caught;
 
 /// Executes plans, each in a task of its own.
 pub(super) struct Executor {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use davit_cluster::api::Api;
 use davit_cluster::discovery;
 use davit_cluster::reflector::Reflector;
+use davit_cluster::tasks::caught;
 use davit_core::control::{ControlInput, JournalState};
 use davit_core::failure::{Failure, FailureClass};
 use davit_core::host::{Effect, Host, HostSettings, Input};
@@ -29,7 +30,6 @@ use super::message::Message;
 use super::telemetry::Telemetry;
 use super::traces::Traces;
 use crate::journal::JournalQueue;
-use crate::tasks::caught;
 
 /// How many batches of updates the task queues; then the streams wait.
 const BATCHES: usize = 64;

@@ -8,17 +8,16 @@ mod run;
 #[cfg(test)]
 mod tests;
 
-use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use davit_core::stream::{Batch, StreamId, StreamSpec, Update};
 use davit_core::watch::{Condition, Settings};
-use futures::FutureExt as _;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use crate::api::Api;
+use crate::tasks::caught;
 
 /// How long a stream pauses that panicked: what it read may make it panic again.
 const PAUSE_AFTER_PANIC: Duration = Duration::from_secs(30);
@@ -58,7 +57,7 @@ async fn supervise<F: Future<Output = ()>>(
     stream: StreamId,
     updates: mpsc::Sender<Batch>,
 ) {
-    while AssertUnwindSafe(run()).catch_unwind().await.is_err() {
+    while caught(run()).await.is_err() {
         let reason = "its reader panicked, which is a bug of Davit: see the log".to_owned();
         let batch = Batch {
             stream,

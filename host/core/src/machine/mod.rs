@@ -77,7 +77,7 @@ pub struct Machine<G> {
     controllers: BTreeMap<String, HostedController<G>>,
     /// What is recorded for later guests, each watch with its view.
     profile: Vec<(WatchSpec, ViewId)>,
-    /// The call of each live read without an answer.
+    /// The live reads without an answer.
     reads: BTreeMap<ReadId, reads::Awaited>,
     /// The resources of which views may lack objects; none if it has to be computed
     /// again.

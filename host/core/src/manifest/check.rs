@@ -325,20 +325,24 @@ mod tests {
         );
     }
 
+    fn every_resource(fields: Vec<FieldPath>) -> WatchSpec {
+        WatchSpec {
+            name: "objects".into(),
+            source: Source::EveryDeletable(vec![]),
+            namespace: String::new(),
+            label_selector: String::new(),
+            field_selector: String::new(),
+            fields,
+            indexes: vec![],
+            optional: false,
+        }
+    }
+
     /// Among every resource are Secrets: the host asks for partial metadata.
     #[test]
     fn a_watch_of_every_resource_keeps_metadata_only() {
         let fields = |fields: &[&str]| {
-            let watch = WatchSpec {
-                name: "objects".into(),
-                source: Source::EveryDeletable(vec![]),
-                namespace: String::new(),
-                label_selector: String::new(),
-                field_selector: String::new(),
-                fields: fields.iter().map(|field| field.parse().unwrap()).collect(),
-                indexes: vec![],
-                optional: false,
-            };
+            let watch = every_resource(fields.iter().map(|field| field.parse().unwrap()).collect());
             validate_watch(&watch).map_err(|error| error.to_string())
         };
         assert_eq!(
@@ -360,16 +364,7 @@ mod tests {
     #[test]
     fn a_watch_of_every_resource_leaves_none_of_their_objects_out() {
         let with = |change: fn(&mut WatchSpec)| {
-            let mut watch = WatchSpec {
-                name: "objects".into(),
-                source: Source::EveryDeletable(vec![]),
-                namespace: String::new(),
-                label_selector: String::new(),
-                field_selector: String::new(),
-                fields: vec![],
-                indexes: vec![],
-                optional: false,
-            };
+            let mut watch = every_resource(vec![]);
             change(&mut watch);
             let every = validate_watch(&watch).map_err(|error| error.to_string());
             watch.source = Source::One(ApiResource::new("", "v1", "pods"));

@@ -194,19 +194,7 @@ fn a_live_read_uses_the_mapping_of_its_call() {
     let mut bench = Bench::running(&["a"]);
     let call = bench.calls.pop_front().unwrap();
     bench.discover(&["pods"]);
-    let request = ReadRequest::List(ListRequest {
-        resource: resource("nodes"),
-        namespace: String::new(),
-        label_selector: String::new(),
-        field_selector: String::new(),
-        fields: vec![],
-    });
-    bench.input(Input::ReadRequested {
-        read: ReadId(1),
-        call: call.id,
-        controller: Arc::clone(&call.controller),
-        request,
-    });
+    bench.list_live(ReadId(1), &call, "nodes");
     let Some(Effect::Read { mapping, .. }) = bench.others.pop() else {
         panic!("{:?}", bench.others);
     };
@@ -229,11 +217,27 @@ impl Bench {
             target: delete("ns/a").target,
             fields: vec![],
         };
+        self.read(read, call, ReadRequest::Get(vec![request]));
+    }
+
+    /// A call lists a resource.
+    fn list_live(&mut self, read: ReadId, call: &Call<Guest>, plural: &str) {
+        let request = ReadRequest::List(ListRequest {
+            resource: resource(plural),
+            namespace: String::new(),
+            label_selector: String::new(),
+            field_selector: String::new(),
+            fields: vec![],
+        });
+        self.read(read, call, request);
+    }
+
+    fn read(&mut self, read: ReadId, call: &Call<Guest>, request: ReadRequest) {
         self.input(Input::ReadRequested {
             read,
             call: call.id,
             controller: Arc::clone(&call.controller),
-            request: ReadRequest::Get(vec![request]),
+            request,
         });
     }
 }
@@ -428,19 +432,7 @@ fn a_list_beyond_its_room_is_refused_even_if_other_calls_have_ended_since() {
         answer: ReadAnswer::Get(vec![Ok(object(most - 10))]),
     });
     bench.others.clear();
-    let request = ReadRequest::List(ListRequest {
-        resource: resource("pods"),
-        namespace: String::new(),
-        label_selector: String::new(),
-        field_selector: String::new(),
-        fields: vec![],
-    });
-    bench.input(Input::ReadRequested {
-        read: ReadId(2),
-        call: call.id,
-        controller: Arc::clone(&call.controller),
-        request,
-    });
+    bench.list_live(ReadId(2), &call, "pods");
     let room = bench.others.pop();
     assert!(matches!(room, Some(Effect::Read { most_bytes: 10, .. })));
     bench.answer(&other, false);

@@ -8,7 +8,7 @@ use futures::FutureExt as _;
 
 /// Runs some work to its result, or to an error with the message of its panic. The work
 /// is dropped then, so that nobody sees a state that is half done.
-pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
+pub async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
     let result = AssertUnwindSafe(work).catch_unwind().await;
     result.map_err(|panic| format!("Davit panicked, which is a bug: {}", message(&*panic)))
 }
