@@ -147,24 +147,16 @@ impl Telemetry {
             } => metrics.queues.reconciled(controller, &item.queue, *took),
             Report::Stream {
                 resource,
-                condition,
-                is_current,
+                condition: Condition::Interrupted { .. },
                 ..
-            } => {
-                if matches!(condition, Condition::Interrupted { .. }) {
-                    metrics.watches.interrupted(resource);
-                }
-                if *is_current {
-                    let is_synced = *condition == Condition::Synced;
-                    metrics.watches.set_synced(resource, is_synced);
-                }
-            }
+            } => metrics.watches.interrupted(resource),
             Report::SyncError { controller } => {
                 if let Some(guest) = self.guests.get(controller) {
                     guest.sync_error();
                 }
             }
             Report::State(_)
+            | Report::Stream { .. }
             | Report::CandidateStarted { .. }
             | Report::Reconciled { .. }
             | Report::Paused { .. }

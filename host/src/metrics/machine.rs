@@ -97,6 +97,17 @@ const FAMILIES: &[Family<State>] = &[
         },
     },
     Family {
+        name: "davit_watch_synced",
+        help: "1 while the cache holds a complete list of the resource.",
+        kind: Kind::Gauge,
+        labels: &[RESOURCE],
+        samples: |state, samples| {
+            for (resource, is_synced) in &state.synced {
+                samples.add(&[resource], flag(*is_synced));
+            }
+        },
+    },
+    Family {
         name: "davit_cache_bytes",
         help: "Bytes of all objects in the cache, compressed, without the indexes.",
         kind: Kind::Gauge,

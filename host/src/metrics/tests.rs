@@ -380,9 +380,9 @@ fn prometheus_reads_the_metrics() {
     metrics.machine.set(State {
         controllers: vec![controller],
         objects: [("pods".to_owned(), 1)].into(),
+        synced: [("pods".to_owned(), true)].into(),
         bytes: 2,
     });
-    metrics.watches.set_synced("pods", true);
     metrics.watches.interrupted("pods");
     metrics.instances.set(InstanceUsage::default());
     metrics.requests.ended(&RequestObservation {

@@ -181,6 +181,7 @@ impl<G: Clone> Machine<G> {
             // Segments of one resource differ in their namespaces and selectors.
             *count += self.store.segment_len(segment);
         }
+        state.synced = self.streams.synced(&self.store);
         state
     }
 }

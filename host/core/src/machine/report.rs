@@ -255,6 +255,8 @@ pub struct State {
     pub controllers: Vec<ControllerState>,
     /// The number of cached objects of each resource.
     pub objects: BTreeMap<String, usize>,
+    /// Whether the cache holds a complete list of each resource that is watched.
+    pub synced: BTreeMap<String, bool>,
     /// The bytes of all objects.
     pub bytes: usize,
 }

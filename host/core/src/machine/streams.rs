@@ -23,6 +23,8 @@ pub(super) struct Streams {
     pub(super) coverage: Coverage,
     /// The segments that were not listed at the end of the last discovery.
     pending: BTreeSet<SegmentId>,
+    /// The streams that have listed their resource, and deliver its changes since.
+    synced: BTreeSet<StreamId>,
     /// Why a stream does not deliver objects.
     hindrances: BTreeMap<StreamId, String>,
 }
@@ -84,13 +86,29 @@ impl Streams {
     pub(super) fn note_hindrance(&mut self, stream: StreamId, condition: &Condition) {
         let hindrance = match condition {
             Condition::Synced => {
+                self.synced.insert(stream);
                 self.hindrances.remove(&stream);
                 return;
             }
             Condition::NotServed => "the API server does not serve it".to_owned(),
             Condition::Interrupted { reason } => reason.clone(),
         };
+        self.synced.remove(&stream);
         self.hindrances.insert(stream, hindrance);
+    }
+
+    /// Whether the cache holds a complete list of each resource that streams fill: of all that is
+    /// watched of it, in any namespace and by any selector.
+    pub(super) fn synced(&self, store: &Store) -> BTreeMap<String, bool> {
+        let mut resources = BTreeMap::new();
+        for (stream, feed) in self.feeds.iter() {
+            let spec = store.segment_spec(feed.segment);
+            if let Some(spec) = spec.filter(|_| self.feeds.fills(stream)) {
+                let all = resources.entry(spec.resource.to_string()).or_insert(true);
+                *all &= self.synced.contains(&stream);
+            }
+        }
+        resources
     }
 
     /// The resources that keep views from being complete: those that cannot be listed, or
@@ -193,6 +211,7 @@ impl Streams {
             stop: stopped.collect(),
             start: Vec::new(),
         };
+        self.synced.retain(|stream| feeds.contains(*stream));
         self.hindrances.retain(|stream, _| feeds.contains(*stream));
         for (stream, feed) in feeds.iter() {
             if self.running.contains(&stream) {

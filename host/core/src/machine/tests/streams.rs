@@ -117,3 +117,44 @@ fn the_objects_of_a_resource_are_counted_over_all_selectors() {
     let state = bench.machine.state(bench.now.instant);
     assert_eq!(state.objects, [("v1/pods".to_owned(), 3)].into());
 }
+
+/// What is watched twice is as good as the worse one, and what nobody watches any more is in no
+/// metric: an alert on it would fire until the host starts again.
+#[test]
+fn a_resource_is_synced_while_every_stream_of_it_is() {
+    let mut bench = Bench::new();
+    bench.discover(&["pods", "nodes"]);
+    let mut both = manifest();
+    let mut selected = both.watches[0].clone();
+    selected.name = "web".into();
+    selected.label_selector = "app=web".into();
+    both.watches.push(selected);
+    bench.apply(vec![DesiredController {
+        stable: revision("one", both),
+        ..desired("one", enforce())
+    }]);
+    let synced = |bench: &mut Bench| bench.machine.state(bench.now.instant).synced;
+    let pods = |is_synced| [("v1/pods".to_owned(), is_synced)].into();
+    assert_eq!(synced(&mut bench), pods(false));
+    let streams: Vec<StreamId> = bench.streams.keys().copied().collect();
+    let list = |bench: &mut Bench, stream| {
+        let updates = vec![Update::Reset {
+            items: Vec::new(),
+            resource_version: "9".into(),
+        }];
+        bench.input(Input::Stream(Batch { stream, updates }));
+    };
+    list(&mut bench, streams[0]);
+    assert_eq!(synced(&mut bench), pods(false));
+    list(&mut bench, streams[1]);
+    assert_eq!(synced(&mut bench), pods(true));
+    let reason = "forbidden".to_owned();
+    let updates = vec![Update::Status(Condition::Interrupted { reason })];
+    bench.input(Input::Stream(Batch {
+        stream: streams[0],
+        updates,
+    }));
+    assert_eq!(synced(&mut bench), pods(false));
+    bench.apply(Vec::new());
+    assert_eq!(synced(&mut bench), [].into());
+}
