@@ -34,6 +34,7 @@ pub struct UndoKind {
     pub group: String,
     /// The plural name of the resource, such as `pods`; `*` for all resources of the
     /// group except Secrets, which are kept with their data only if a kind names `secrets`.
+    #[schemars(length(min = 1))]
     pub resource: String,
 }
 

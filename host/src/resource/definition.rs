@@ -47,6 +47,10 @@ fn simplify(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
     let format = schema.format.as_deref().unwrap_or_default();
     if format.starts_with("uint") {
+        // Of the smaller ones, the schema has the limit.
+        if format == "uint32" && schema.maximum.is_none() {
+            schema.maximum = Some(f64::from(u32::MAX));
+        }
         schema.format = None;
     }
     for property in schema

@@ -71,7 +71,7 @@ fn the_check_of_schemas_finds_each_mistake() {
 }
 
 fn check_schema(path: &str, schema: &Value, wrong: &mut Vec<String>) {
-    const KEYWORDS: [&str; 21] = [
+    const KEYWORDS: [&str; 22] = [
         "default",
         "description",
         "enum",
@@ -79,6 +79,7 @@ fn check_schema(path: &str, schema: &Value, wrong: &mut Vec<String>) {
         "maxItems",
         "maximum",
         "minItems",
+        "minLength",
         "minimum",
         "pattern",
         "required",
@@ -249,6 +250,11 @@ async fn invalid_specs_are_refused() {
             "deletesPerMinute",
         ),
         (
+            "/guardrails/writesPerMinute",
+            json!(4_294_967_296_u64),
+            "writesPerMinute",
+        ),
+        (
             "/rollout/analysis/maxDisagreementPercent",
             json!(101),
             "maxDisagreementPercent",
@@ -314,14 +320,23 @@ fn the_patterns_and_the_host_agree() {
         (
             "/guardrails/properties/cooldown",
             "/guardrails/cooldown",
-            vec!["5m", "1h30m", "until reset"],
-            vec!["", "5", "-5m", "forever", "until reset 5m"],
+            vec!["5m", "1h30m", "10s", "10000ms", "until reset"],
+            vec![
+                "",
+                "5",
+                "-5m",
+                "forever",
+                "until reset 5m",
+                "5s",
+                "9999ms",
+                "0m",
+            ],
         ),
         (
             "/rollout/properties/analysis/properties/window",
             "/rollout/analysis/window",
-            vec!["90s", "1m30s", "200ms", "0s"],
-            vec!["", "10", "ten minutes", "-5m", "5d"],
+            vec!["90s", "1m30s", "200ms", "0s", "1h2ms"],
+            vec!["", "10", "ten minutes", "-5m", "5d", "5s1h", "1m1m"],
         ),
         (
             "/rollout/properties/steps/items",
@@ -343,6 +358,7 @@ fn the_patterns_and_the_host_agree() {
                 "weight 101 for 1m",
                 "wait 10m",
                 "shadow 10m now",
+                "shadow for 1s1m",
             ],
         ),
     ] {
@@ -410,6 +426,11 @@ fn the_schema_has_rules_for_names_and_sources() {
         );
     }
     let module = &schema["properties"]["spec"]["properties"]["module"];
+    let comparison = rule(&schema["properties"]["spec"]);
+    assert_eq!(
+        comparison,
+        "!has(self.compareWith) || self.mode != 'Enforce'"
+    );
     let verify = &module["x-kubernetes-validations"][1]["rule"];
     assert_eq!(*verify, json!("!has(self.verify) || has(self.oci)"));
 }

@@ -10,9 +10,26 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::strict::{expected_text, text};
 
-/// The pattern of a duration in the custom resource. The host also accepts other forms
-/// that [`jiff`] reads, such as `1h 30m`.
-pub(super) const PATTERN: &str = "^([0-9]+(h|m|s|ms))+$";
+/// The pattern of a duration in the custom resource: each unit once, the larger first. The host
+/// also accepts other forms that [`jiff`] reads, such as `1h 30m`.
+pub(super) fn pattern() -> String {
+    format!("^({})$", expression())
+}
+
+/// The regular expression of a duration, without anchors.
+pub(super) fn expression() -> String {
+    starting_with(["[0-9]+h", "[0-9]+m", "[0-9]+s", "[0-9]+ms"])
+}
+
+/// The regular expression of durations whose first unit is one of these: of hours, minutes,
+/// seconds or milliseconds. Any smaller units may follow.
+pub(super) fn starting_with([hours, minutes, seconds, millis]: [&str; 4]) -> String {
+    let (minutes_too, seconds_too, millis_too) = ("([0-9]+m)?", "([0-9]+s)?", "([0-9]+ms)?");
+    format!(
+        "{hours}{minutes_too}{seconds_too}{millis_too}|{minutes}{seconds_too}{millis_too}\
+         |{seconds}{millis_too}|{millis}"
+    )
+}
 
 /// The form that an error asks for.
 pub(super) const EXPECTED: &str = "a duration such as 30s, 10m or 1h30m";
@@ -20,7 +37,7 @@ pub(super) const EXPECTED: &str = "a duration such as 30s, 10m or 1h30m";
 /// A duration such as `90s`, `10m` or `1h30m`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(into = "String")]
-#[schemars(with = "String", extend("pattern" = PATTERN))]
+#[schemars(with = "String", extend("pattern" = pattern()))]
 pub struct HumanDuration(pub Duration);
 
 impl FromStr for HumanDuration {

@@ -9,7 +9,7 @@ use crate::revision::CallLimits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::duration::HumanDuration;
+use super::duration::{HumanDuration, starting_with};
 use super::error::{SpecError, out_of_range};
 use super::strict::{expected_text, percent, text};
 
@@ -49,8 +49,20 @@ pub struct GuardrailConfig {
 /// How long a tripped guardrail defers plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(into = "String")]
-#[schemars(with = "String", extend("pattern" = "^(until reset|([0-9]+(h|m|s|ms))+)$"))]
+#[schemars(with = "String", extend("pattern" = cooldown_pattern()))]
 pub struct CooldownConfig(pub Cooldown);
+
+/// The pattern of a cooldown in the custom resource: at least [`LEAST_COOLDOWN`], of which a schema
+/// can count only the digits.
+fn cooldown_pattern() -> String {
+    let durations = starting_with([
+        "0*[1-9][0-9]*h",
+        "0*[1-9][0-9]*m",
+        "0*[1-9][0-9]+s",
+        "0*[1-9][0-9]{4,}ms",
+    ]);
+    format!("^({UNTIL_RESET}|{durations})$")
+}
 
 const UNTIL_RESET: &str = "until reset";
 

@@ -10,7 +10,7 @@ use crate::rollout::progress::{Analysis, Step};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::duration::HumanDuration;
+use super::duration::{self, HumanDuration};
 use super::error::{SpecError, is_default, out_of_range};
 use super::strict::{expected_text, percent, text};
 
@@ -36,13 +36,15 @@ pub struct RolloutConfig {
 }
 
 /// The pattern of a step in the custom resource.
-const PATTERN: &str =
-    "^(shadow|weight (100|[1-9]?[0-9])) (until promoted|(for )?([0-9]+(h|m|s|ms))+)$";
+fn pattern() -> String {
+    let duration = duration::expression();
+    format!("^(shadow|weight (100|[1-9]?[0-9])) (until promoted|(for )?({duration}))$")
+}
 
 /// One step: `shadow 10m`, `weight 10 for 10m`, `weight 50 until promoted`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(into = "String")]
-#[schemars(with = "String", extend("pattern" = PATTERN))]
+#[schemars(with = "String", extend("pattern" = pattern()))]
 pub struct StepConfig(pub Step);
 
 /// How targets are divided between the two revisions.

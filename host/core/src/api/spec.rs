@@ -21,6 +21,10 @@ use super::undo::UndoConfig;
 /// A controller that Davit runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "!has(self.compareWith) || self.mode != 'Enforce'",
+    "message": "compareWith needs the mode DryRun: remove it to enforce",
+}]))]
 pub struct ControllerSpec {
     /// The source of the guest's module.
     pub module: ModuleConfig,

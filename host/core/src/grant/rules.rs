@@ -32,6 +32,7 @@ pub struct ReadRule {
     pub group: String,
     /// The plural name of the resource, such as `pods`; `*` for all resources of the
     /// group.
+    #[schemars(length(min = 1))]
     pub resource: String,
     /// The namespaces. If empty, all of them, and cluster-scoped objects.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -54,12 +55,14 @@ pub struct WriteRule {
     #[schemars(extend("enum" = WRITE_VERBS))]
     pub verb: String,
     /// The API group; empty for the core group. `*` stands for all groups, except for
-    /// those that decide who may do what: `davit.dev`, `rbac.authorization.k8s.io`,
-    /// `admissionregistration.k8s.io` and `apiregistration.k8s.io`.
+    /// those that decide who may do what: `davit.dev`, `apiextensions.k8s.io`,
+    /// `rbac.authorization.k8s.io`, `admissionregistration.k8s.io` and
+    /// `apiregistration.k8s.io`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub group: String,
     /// The plural name of the resource, with its subresource, such as `pods/status`;
     /// `*` for all resources of the group.
+    #[schemars(length(min = 1))]
     pub resource: String,
     /// The namespaces. If empty, all of them except Davit's own, and cluster-scoped
     /// objects.
