@@ -139,9 +139,7 @@ fn collection(
         }
         Method::POST => {
             allowed("create")?;
-            if resource.namespaced && target.namespace.is_empty() {
-                return Err(Status::method_not_allowed());
-            }
+            check_namespaced(target)?;
             let options = write_options(request, "CreateOptions")?;
             if resource.kind.ends_with("Review") && resource.custom.is_none() {
                 let body = request.object()?;
@@ -157,6 +155,7 @@ fn collection(
         }
         Method::DELETE => {
             allowed("deletecollection")?;
+            check_namespaced(target)?;
             let list = ListOptions::parse(&request.query)?;
             let options = DeleteOptions::parse(&request.query, delete_body(request)?)?;
             let page = model.delete_collection(now, target, &list, &options)?;
@@ -330,6 +329,19 @@ fn delete_body(request: &Request) -> Result<Option<Value>> {
         return Ok(None);
     }
     request.object()?.parse("DeleteOptions").map(Some)
+}
+
+/// Of a namespaced resource, all namespaces together can only be listed and watched.
+fn check_namespaced(target: &Target) -> Result<()> {
+    if !target.resource.namespaced || !target.namespace.is_empty() {
+        return Ok(());
+    }
+    // kube-apiserver serves custom resources by a handler of their own.
+    Err(if target.resource.custom.is_some() {
+        Status::no_endpoint()
+    } else {
+        Status::method_not_allowed()
+    })
 }
 
 /// The options of a write. The default field manager is the first part of the user agent.

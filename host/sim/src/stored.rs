@@ -95,7 +95,7 @@ impl StoredObject {
         self.version
     }
 
-    /// The values of the resource's selectable fields, in the resource's
+    /// The values of a built-in resource's selectable fields, in the resource's
     /// order, each ended by a NUL.
     #[must_use]
     pub fn selectable(&self) -> &str {

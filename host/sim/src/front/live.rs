@@ -68,6 +68,9 @@ enum Wake {
     End,
 }
 
+/// How long a watch lasts whose timeout is beyond what a clock can count.
+const LONGEST: Duration = Duration::from_hours(24 * 365);
+
 impl LiveWatch {
     pub(super) fn new(
         sim: Sim,
@@ -79,7 +82,9 @@ impl LiveWatch {
     ) -> Self {
         let now = Instant::now();
         LiveWatch {
-            end: now + start.watch.timeout,
+            end: now
+                .checked_add(start.watch.timeout)
+                .unwrap_or(now + LONGEST),
             next_bookmark: now + bookmark_interval,
             bookmark_interval,
             sim,

@@ -313,7 +313,13 @@ impl Sim {
     ) -> Response<SimBody> {
         let changes = self.subscribe(start.watch.store());
         let (control, disturbed) = Control::new(work);
-        lock(&self.inner.watches).push(control);
+        let mut watches = lock(&self.inner.watches);
+        // Those that have ended, now and then: each opening would else cost a look at all.
+        if watches.len() == watches.capacity() {
+            watches.retain(Control::is_open);
+        }
+        watches.push(control);
+        drop(watches);
         let planned = actions.iter().find_map(|action| match action {
             Action::Watch(after, fault) => Some((*after, *fault)),
             _ => None,

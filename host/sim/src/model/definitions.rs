@@ -12,7 +12,7 @@ use crate::defaults;
 use crate::name::NameRule;
 use crate::object::Object;
 use crate::resource::{self, Custom, Generation, Resource, Rules, ScalePaths, Subresource};
-use crate::schema::Schema;
+use crate::schema::{self, Schema};
 use crate::status::{Result, Status};
 use crate::stored::StoredObject;
 use crate::target::Target;
@@ -176,12 +176,39 @@ impl Model {
         Ok(())
     }
 
+    /// Prunes the objects of a definition whose versions have changed and fills in defaults, as
+    /// kube-apiserver does whenever it reads one. Their versions stay, and no watch hears of it.
+    fn shape_instances(&mut self, name: &str) -> Result<()> {
+        let Some(resource) = self.definitions.get(name).and_then(storage) else {
+            return Ok(());
+        };
+        let custom = resource.custom.as_ref();
+        let schema = custom.and_then(|custom| custom.schema.as_ref());
+        let (Some(schema), Some(collection)) = (schema, self.collections.get_mut(name)) else {
+            return Ok(());
+        };
+        collection.rewrite(|stored| {
+            let former = stored.object()?;
+            let mut object = former.clone();
+            schema::shape(schema, &mut object.body);
+            if object == former {
+                return Ok(None);
+            }
+            StoredObject::new(&resource, &object).map(Some)
+        })
+    }
+
     /// Serves what a definition declares as it is stored now.
     fn serve_definition(&mut self, name: &str) -> Result<()> {
+        let versions = |all: &Definitions| all.get(name)?.at(&["spec", "versions"]).cloned();
+        let former = versions(&self.definitions);
         let stored = self.collections.get(STORE).and_then(|all| all.get(name));
         match stored.map(StoredObject::object).transpose()? {
             Some(object) => self.definitions.set(name, object),
             None => self.definitions.remove(name),
+        }
+        if former.is_some() && former != versions(&self.definitions) {
+            self.shape_instances(name)?;
         }
         let is_custom = |resource: &&Arc<Resource>| resource.custom.is_some();
         let builtin = self.resources.iter().filter(|it| !is_custom(it)).cloned();

@@ -52,6 +52,9 @@ use access::Access;
 use definitions::Definitions;
 use store::Collection;
 
+/// etcd's limit of a request, in bytes (`--max-request-bytes`).
+const MOST_STORED: usize = 1_572_864;
+
 /// The configuration of a model.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -302,7 +305,12 @@ impl Model {
     /// The object under the next version.
     fn next(&self, target: &Target, mut object: Object) -> Result<StoredObject> {
         object.metadata.resource_version = (self.version + 1).to_string();
-        StoredObject::new(&target.resource, &object)
+        let stored = StoredObject::new(&target.resource, &object)?;
+        // Objects of built-in kinds are smaller in etcd than here, where they are JSON.
+        if target.resource.custom.is_some() && stored.len() > MOST_STORED {
+            return Err(Status::unclassified("etcdserver: request is too large"));
+        }
+        Ok(stored)
     }
 
     /// Stores an object, which has the next version.

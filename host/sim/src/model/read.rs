@@ -58,6 +58,11 @@ impl Model {
                 || (options.version_match == Match::Unset && options.limit > 0 && asked > 0);
             (if exact { asked } else { self.version }, prefix.clone())
         } else {
+            if asked > 0 {
+                return Err(Status::bad_request(
+                    "specifying resource version is not allowed when using continue",
+                ));
+            }
             let token = read_token(&options.continue_token)?;
             let version = u64::try_from(token.rv).unwrap_or(self.version);
             (

@@ -59,6 +59,19 @@ impl Collection {
         self.objects.get(key)
     }
 
+    /// Replaces objects without a change that watches see; none leaves one as it is.
+    pub(super) fn rewrite(
+        &mut self,
+        mut object: impl FnMut(&StoredObject) -> Result<Option<StoredObject>>,
+    ) -> Result<()> {
+        for stored in self.objects.values_mut() {
+            if let Some(other) = object(stored)? {
+                *stored = other;
+            }
+        }
+        Ok(())
+    }
+
     /// The objects whose keys start with `prefix` (`""`: all), in order.
     pub(super) fn scan<'a>(
         &'a self,

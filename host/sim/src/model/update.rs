@@ -90,7 +90,8 @@ impl Model {
         if is_builtin(&resource, "apps", "DaemonSet") {
             defaults::count_template_generation(&mut new, old);
         }
-        if generation_rises(&resource, &new, old) {
+        // Whoever writes a Deployment's status may change its annotations, as its controller does.
+        if target.subresource != "status" && generation_rises(&resource, &new, old) {
             new.metadata.generation = old.metadata.generation + 1;
         }
         if !options.unchecked {

@@ -9,6 +9,10 @@ use super::PatchError;
 /// The most operations that the server accepts.
 const MAX_OPERATIONS: usize = 10_000;
 
+/// The most that the copies of one patch may add, in bytes of JSON: without it, 40 operations that
+/// double what they copy from are a tebibyte.
+const MAX_COPIED: usize = 3 << 20;
+
 /// Applies the operations in order; on an error `target` is in between.
 pub fn apply(target: &mut Value, patch: &Value) -> Result<(), PatchError> {
     let operations = operations(patch)?;
@@ -18,9 +22,10 @@ pub fn apply(target: &mut Value, patch: &Value) -> Result<(), PatchError> {
             operations.len()
         )));
     }
+    let mut copied = 0;
     operations
         .iter()
-        .try_for_each(|operation| apply_one(target, operation))
+        .try_for_each(|operation| apply_one(target, operation, &mut copied))
 }
 
 /// The list, if it is one of objects (or of `null`, which does nothing but
@@ -51,7 +56,8 @@ fn operations(patch: &Value) -> Result<&[Value], PatchError> {
     }
 }
 
-fn apply_one(target: &mut Value, operation: &Value) -> Result<(), PatchError> {
+/// `copied` is what the copies before have added.
+fn apply_one(target: &mut Value, operation: &Value, copied: &mut usize) -> Result<(), PatchError> {
     let text = |name: &str| operation.get(name).and_then(Value::as_str);
     let value = || operation.get("value").cloned().unwrap_or(Value::Null);
     let name = text("op").unwrap_or_default();
@@ -78,8 +84,14 @@ fn apply_one(target: &mut Value, operation: &Value) -> Result<(), PatchError> {
         }
         "copy" => {
             let from = from()?;
-            let copied = at(target, from).map(|value| value.clone());
-            add(target, path, copied.ok_or_else(|| missing("copy", from))?)
+            let source = at(target, from).ok_or_else(|| missing("copy", from))?;
+            *copied += length(source);
+            if *copied > MAX_COPIED {
+                let why = format!("all copies are {copied} bytes, more than {MAX_COPIED}");
+                return Err(unapplicable("copy", &why));
+            }
+            let copy = source.clone();
+            add(target, path, copy)
         }
         "test" => {
             if tested(target, path)? == value() {
@@ -90,6 +102,11 @@ fn apply_one(target: &mut Value, operation: &Value) -> Result<(), PatchError> {
         }
         other => Err(unapplicable(other, "unexpected operation")),
     }
+}
+
+/// The length of a value as JSON, in bytes.
+fn length(value: &Value) -> usize {
+    serde_json::to_vec(value).map_or(0, |json| json.len())
 }
 
 /// The value that a test compares: an absent field of an object that exists is `null`.

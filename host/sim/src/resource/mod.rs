@@ -213,23 +213,41 @@ impl Resource {
         BASE64_STANDARD.encode(digest.get(..8).unwrap_or_default())
     }
 
-    /// The values of the selectable fields, each ended by a NUL.
+    /// The values of the selectable fields of a built-in resource, each ended by a NUL.
     #[must_use]
     pub fn selectable_values(&self, object: &Object) -> String {
         let mut values = String::new();
-        for field in &self.selectable {
+        // Those of a custom resource change with its definition.
+        let fields = self.selectable.iter().filter(|_| self.custom.is_none());
+        for field in fields {
             let path: Vec<&str> = field.split('.').collect();
-            match object.at(&path) {
-                Some(Value::String(text)) => values.push_str(text),
-                Some(Value::Null) | None => {
-                    if field == "spec.hostNetwork" || field == "spec.unschedulable" {
-                        values.push_str("false");
-                    }
+            let value = match field.as_str() {
+                // Events: the component, in either of its fields.
+                "source" => object
+                    .at(&["source", "component"])
+                    .filter(|component| component.as_str() != Some(""))
+                    .or_else(|| object.at(&["reportingComponent"])),
+                _ => object.at(&path),
+            };
+            match value {
+                Some(Value::Null) | None
+                    if field == "spec.hostNetwork" || field == "spec.unschedulable" =>
+                {
+                    values.push_str("false");
                 }
-                Some(other) => values.push_str(&other.to_string()),
+                value => values.push_str(&selectable_text(value)),
             }
             values.push('\0');
         }
         values
+    }
+}
+
+/// The text that a field selector compares.
+pub(crate) fn selectable_text(value: Option<&Value>) -> String {
+    match value {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Null) | None => String::new(),
+        Some(other) => other.to_string(),
     }
 }

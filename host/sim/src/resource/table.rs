@@ -121,6 +121,7 @@ const EVENT_FIELDS: &[&str] = &[
     "involvedObject.fieldPath",
     "reason",
     "reportingComponent",
+    "source",
     "type",
 ];
 

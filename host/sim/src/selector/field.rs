@@ -1,6 +1,9 @@
 //! Field selectors: `spec.nodeName=n1,status.phase!=Failed`.
 
-use crate::resource::Resource;
+use std::borrow::Cow;
+
+use crate::events::is_new_api;
+use crate::resource::{Resource, selectable_text};
 use crate::status::{Result, Status};
 use crate::stored::StoredObject;
 
@@ -17,12 +20,15 @@ struct Term {
     value: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 enum Field {
     Name,
     Namespace,
-    /// The place among the resource's selectable fields.
+    /// The place among the resource's selectable fields, whose values are stored beside the object.
     Selectable(usize),
+    /// The path of a custom resource's selectable field. Its definition may change after an object
+    /// was written, and each version may have other fields.
+    Path(Vec<String>),
 }
 
 impl FieldSelector {
@@ -63,19 +69,26 @@ impl FieldSelector {
     }
 
     /// Whether the object is selected. `key` is its key in the collection.
-    #[must_use]
-    pub fn matches(&self, key: &str, object: &StoredObject) -> bool {
+    pub fn matches(&self, key: &str, object: &StoredObject) -> Result<bool> {
         let (namespace, name) = key.rsplit_once('/').unwrap_or(("", key));
-        self.terms.iter().all(|term| {
-            let value = match term.field {
-                Field::Name => name,
-                Field::Namespace => namespace,
+        for term in &self.terms {
+            let value = match &term.field {
+                Field::Name => Cow::Borrowed(name),
+                Field::Namespace => Cow::Borrowed(namespace),
                 Field::Selectable(at) => {
-                    object.selectable().split('\0').nth(at).unwrap_or_default()
+                    let mut values = object.selectable().split('\0');
+                    Cow::Borrowed(values.nth(*at).unwrap_or_default())
+                }
+                Field::Path(path) => {
+                    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+                    Cow::Owned(selectable_text(object.object()?.at(&path)))
                 }
             };
-            (value == term.value) == term.equal
-        })
+            if (value == term.value) != term.equal {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 
@@ -87,14 +100,36 @@ pub(crate) fn exact_name(text: &str) -> Option<String> {
     unescape(text, value).ok()
 }
 
+/// The name of a field in the form in which objects are stored; none if the resource's version has no
+/// such field. Events of `events.k8s.io` are stored as those of the core group.
+fn stored_name<'n>(resource: &Resource, name: &'n str) -> Option<Cow<'n, str>> {
+    if !is_new_api(resource) {
+        return Some(Cow::Borrowed(name));
+    }
+    if let Some(rest) = name.strip_prefix("regarding.") {
+        return Some(Cow::Owned(format!("involvedObject.{rest}")));
+    }
+    match name {
+        "reportingController" => Some(Cow::Borrowed("reportingComponent")),
+        "reason" | "type" => Some(Cow::Borrowed(name)),
+        _ => None,
+    }
+}
+
 fn lookup(resource: &Resource, name: &str) -> Result<Field> {
     match name {
         "metadata.name" => return Ok(Field::Name),
         "metadata.namespace" => return Ok(Field::Namespace),
         _ => {}
     }
-    if let Some(at) = resource.selectable.iter().position(|field| field == name) {
-        return Ok(Field::Selectable(at));
+    let known = stored_name(resource, name);
+    let mut fields = resource.selectable.iter();
+    if let Some(at) = known.and_then(|known| fields.position(|field| *field == *known)) {
+        return Ok(if resource.custom.is_some() {
+            Field::Path(name.split('.').map(str::to_owned).collect())
+        } else {
+            Field::Selectable(at)
+        });
     }
     // Kinds with conversions of their own word it differently from the rest.
     Err(Status::bad_request(

@@ -37,7 +37,7 @@ impl Selector {
 
     /// Whether the object is selected. `key` is its key in the collection.
     pub fn matches(&self, key: &str, object: &StoredObject) -> Result<bool> {
-        if !self.fields.matches(key, object) {
+        if !self.fields.matches(key, object)? {
             return Ok(false);
         }
         if self.labels.is_everything() {

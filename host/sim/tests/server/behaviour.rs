@@ -250,6 +250,48 @@ async fn events_have_two_forms() {
     let series = json!({"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"});
     let (_, patched) = call(&sim, "PATCH", &one, Some(json!({"series": series}))).await;
     assert_eq!(patched["series"]["count"], 2);
+    let found = async |api: &str, field: &str| {
+        let path = format!("/{api}/events?fieldSelector={field}");
+        let (code, list) = call(&sim, "GET", &path, None).await;
+        (code, list["items"].as_array().map_or(0, Vec::len))
+    };
+    let (core, newer) = ("api/v1", "apis/events.k8s.io/v1");
+    for (api, field, expected) in [
+        (newer, "regarding.name%3Dp", (200, 1)),
+        (newer, "reportingController%3Dx", (200, 0)),
+        (newer, "involvedObject.name%3Dp", (400, 0)),
+        (core, "involvedObject.name%3Dp", (200, 1)),
+        (core, "source%3Dc", (200, 1)),
+        (core, "regarding.name%3Dp", (400, 0)),
+    ] {
+        assert_eq!(found(api, field).await, expected, "{api} {field}");
+    }
+}
+
+/// The controller of Deployments writes the revision there with the status.
+#[tokio::test(start_paused = true)]
+async fn a_status_raises_no_generation() {
+    let sim = sim();
+    let template = json!({
+        "metadata": {"labels": {"app": "d"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    });
+    sim.create(json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "d"}}, "template": template},
+    }))
+    .unwrap();
+    let path = "/apis/apps/v1/namespaces/default/deployments/d";
+    let change = json!({"metadata": {"annotations": {"deployment.kubernetes.io/revision": "2"}}});
+    let (_, written) = call(&sim, "PATCH", &format!("{path}/status"), Some(change)).await;
+    assert_eq!(written["metadata"]["generation"], 1);
+    assert_eq!(
+        written["metadata"]["annotations"]["deployment.kubernetes.io/revision"],
+        "2"
+    );
+    let change = json!({"metadata": {"annotations": {"a": "b"}}});
+    let (_, written) = call(&sim, "PATCH", path, Some(change)).await;
+    assert_eq!(written["metadata"]["generation"], 2);
 }
 
 #[tokio::test(start_paused = true)]

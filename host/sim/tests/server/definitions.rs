@@ -314,3 +314,91 @@ async fn a_definition_without_a_served_version_keeps_its_objects() {
     let (code, _) = call(&sim, "GET", &format!("{WIDGETS}/w"), None).await;
     assert_eq!(code, 404);
 }
+
+/// A definition of two versions: the first one is stored.
+fn versioned(first: &Value, selectable: [Value; 2]) -> Value {
+    let mut definition = definition("widgets", "Widget", &[]);
+    let [of_first, of_second] = selectable;
+    let schema = |fields: &Value| {
+        let spec = json!({"type": "object", "properties": fields});
+        json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}})
+    };
+    definition["spec"]["versions"] = json!([
+        {"name": "v1", "served": true, "storage": true, "schema": schema(first), "selectableFields": of_first},
+        {"name": "v2", "served": true, "storage": false, "schema": schema(first), "selectableFields": of_second},
+    ]);
+    definition
+}
+
+/// As after an upgrade of the definition: what is stored has the new defaults, and not what the
+/// schema has dropped.
+#[tokio::test(start_paused = true)]
+async fn stored_objects_follow_their_definition() {
+    let sim = sim();
+    let text = json!({"type": "string"});
+    let former = json!({"old": text, "color": text});
+    create(
+        &sim,
+        DEFINITIONS,
+        versioned(&former, [json!([]), json!([])]),
+    )
+    .await;
+    let mut one = widget("w", &[]);
+    one["spec"] = json!({"old": "x", "color": "red"});
+    let created = create(&sim, WIDGETS, one).await;
+    let version = &created["metadata"]["resourceVersion"];
+    let mut changes = watch(
+        &sim,
+        &format!(
+            "{WIDGETS}?watch=1&resourceVersion={}",
+            version.as_str().unwrap()
+        ),
+    )
+    .await;
+
+    let fields = json!({"color": text, "mode": {"type": "string", "default": "auto"}});
+    let patch = versioned(&fields, [json!([]), json!([])]);
+    let path = format!("{DEFINITIONS}/widgets.example.com");
+    let patch = json!({"spec": {"versions": patch["spec"]["versions"]}});
+    assert_eq!(call(&sim, "PATCH", &path, Some(patch)).await.0, 200);
+    let (_, read) = call(&sim, "GET", &format!("{WIDGETS}/w"), None).await;
+    assert_eq!(read["spec"], json!({"color": "red", "mode": "auto"}));
+    assert_eq!(read["metadata"]["resourceVersion"], *version);
+    // The watch of the former definition ends; nothing has changed.
+    assert!(changes.next().await.is_none());
+}
+
+/// Each version has fields of its own, and a field may be added later.
+#[tokio::test(start_paused = true)]
+async fn a_selector_reads_the_field_that_it_names() {
+    let sim = sim();
+    let text = json!({"type": "string"});
+    let fields = json!({"size": text, "color": text, "shape": text});
+    let paths = |names: &[&str]| -> Value {
+        let path = |name: &&str| json!({"jsonPath": format!(".spec.{name}")});
+        names.iter().map(path).collect()
+    };
+    let selectable = [paths(&["color"]), paths(&["size", "color"])];
+    create(&sim, DEFINITIONS, versioned(&fields, selectable)).await;
+    let mut one = widget("w", &[]);
+    one["spec"] = json!({"size": "10", "color": "red", "shape": "round"});
+    create(&sim, WIDGETS, one).await;
+    let definition = format!("{DEFINITIONS}/widgets.example.com");
+    let found = async |version: &str, field: &str| {
+        let widgets = WIDGETS.replace("/v1/", &format!("/{version}/"));
+        let path = format!("{widgets}?fieldSelector=spec.{field}");
+        let (code, list) = call(&sim, "GET", &path, None).await;
+        (code, list["items"].as_array().map_or(0, Vec::len))
+    };
+    assert_eq!(found("v1", "color%3Dred").await, (200, 1));
+    assert_eq!(found("v2", "color%3Dred").await, (200, 1));
+    assert_eq!(found("v2", "size%3Dred").await, (200, 0));
+    assert_eq!(found("v1", "shape%3Dround").await.0, 400);
+
+    let selectable = [paths(&["shape", "color"]), paths(&["size"])];
+    let patch = versioned(&fields, selectable);
+    let patch = json!({"spec": {"versions": patch["spec"]["versions"]}});
+    assert_eq!(call(&sim, "PATCH", &definition, Some(patch)).await.0, 200);
+    assert_eq!(found("v1", "shape%3Dround").await, (200, 1));
+    assert_eq!(found("v1", "color!%3Dred").await, (200, 0));
+}

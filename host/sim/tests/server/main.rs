@@ -11,6 +11,7 @@
 mod access;
 mod apply;
 mod behaviour;
+mod bounds;
 mod decoding;
 mod definitions;
 mod faults;
