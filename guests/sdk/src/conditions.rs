@@ -34,7 +34,8 @@ use crate::{Instant, Object, Patch, Time, WorkItem};
 /// `x-kubernetes-list-map-keys: [type]`. Without them, the API server takes the list for one
 /// value: each apply replaces it as a whole, and the conditions of other controllers are gone.
 /// Where the definition is not yours, apply [`all`](Self::all). A merge patch has all of them
-/// too: it replaces the list.
+/// too: it replaces the list. Both write the fields of `metav1.Condition` alone: if other
+/// conditions of the list have more, such as `severity`, these are gone.
 ///
 /// A condition that the controller has set in a former call, and does not set now, stays as it
 /// is until another one differs, and is gone then. So set each condition in each call, or
@@ -224,7 +225,7 @@ impl Conditions {
         }
     }
 
-    /// All conditions, in their order.
+    /// All conditions, in their order, with the fields of `metav1.Condition`.
     #[must_use]
     pub fn all(self) -> Vec<Condition> {
         self.list
@@ -289,6 +290,24 @@ mod tests {
             .set("Ready", true, "Serves", "")
             .set("Ready", false, "Waits", "");
         assert_eq!(twice.all(), first);
+    }
+
+    /// Most definitions require the message, as `metav1.Condition` does, and no time may be `null`.
+    #[test]
+    fn an_empty_message_is_written_and_no_time_is_not() {
+        let written = |condition: &Condition| -> serde_json::Value {
+            rmp_serde::from_slice(&msgpack::encode(condition)).unwrap_or_default()
+        };
+        let set = Conditions::new(&[], 1, at(5)).set("Ready", true, "Served", "");
+        let all: Vec<_> = set.all().iter().map(written).collect();
+        let time = "1970-01-01T00:00:05Z";
+        let expected = serde_json::json!({
+            "type": "Ready", "status": "True", "observedGeneration": 1,
+            "lastTransitionTime": time, "reason": "Served", "message": "",
+        });
+        assert_eq!(all, [expected]);
+        let foreign = written(&Condition::default());
+        assert_eq!(foreign.get("lastTransitionTime"), None);
     }
 
     fn object() -> Object<()> {

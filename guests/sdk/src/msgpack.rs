@@ -34,6 +34,7 @@ pub(crate) struct Identity<'de> {
     /// Empty for a cluster-scoped object.
     pub(crate) namespace: &'de str,
     pub(crate) name: &'de str,
+    /// Empty for an object without one, such as those of `metrics.k8s.io`: they are not stored.
     pub(crate) uid: &'de str,
 }
 
@@ -53,10 +54,8 @@ pub(crate) fn identity(bytes: &[u8]) -> Result<Identity<'_>, Error> {
         }
         object.reader.skip()?;
     }
-    for (field, value) in [("name", identity.name), ("uid", identity.uid)] {
-        if value.is_empty() {
-            return Err(Error::missing_field(field).below("metadata"));
-        }
+    if identity.name.is_empty() {
+        return Err(Error::missing_field("name").below("metadata"));
     }
     Ok(identity)
 }

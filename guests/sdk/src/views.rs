@@ -236,11 +236,12 @@ pub struct Condition {
     #[serde(skip_serializing_if = "is_zero")]
     pub observed_generation: i64,
     /// When the status last changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
     /// Why, in a word.
     pub reason: String,
-    /// Why, in a sentence.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    /// Why, in a sentence; it may be empty. It is always written: most definitions require it, as
+    /// `metav1.Condition` does.
     pub message: String,
 }
 

@@ -135,13 +135,15 @@ fn an_identity_is_read_wherever_it_stands() {
         ..expected
     };
     assert_eq!(identity(&bytes(&node)).unwrap(), expected);
+    let metrics = json!({"metadata": {"name": "n", "namespace": "", "labels": {"a": "b"}}});
+    assert_eq!(identity(&bytes(&metrics)).unwrap().uid, "");
     let whole = bytes(&node);
     for (bytes, error) in [
         (bytes(&json!(7)), "expected a map, found 7"),
         (bytes(&json!({"spec": {}})), "metadata.name: it must be set"),
         (
-            bytes(&json!({"metadata": {"name": "n"}})),
-            "metadata.uid: it must be set",
+            bytes(&json!({"metadata": {"uid": "u"}})),
+            "metadata.name: it must be set",
         ),
         (
             bytes(&json!({"metadata": {"name": "n", "uid": 7}})),
