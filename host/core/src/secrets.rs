@@ -7,6 +7,7 @@ use rmp::encode::{write_map_len, write_nil, write_str};
 
 use crate::msgpack::{DecodeError, Entries, Value};
 use crate::object::{ApiResource, ObjectRef};
+use crate::plan::{PatchKind, Step};
 
 /// The fields that have the data.
 const DATA: [&str; 2] = ["data", "stringData"];
@@ -27,11 +28,36 @@ pub fn is_secret(object: &ObjectRef) -> bool {
 /// The keys stay. None if it has neither; nothing but `nil` if it cannot be read.
 #[must_use]
 pub fn without_data(secret: &[u8]) -> Option<Vec<u8>> {
-    strip(secret).unwrap_or_else(|DecodeError| {
-        let mut nil = Vec::new();
-        write_nil(&mut nil).ok()?;
-        Some(nil)
-    })
+    strip(secret).unwrap_or_else(|DecodeError| Some(nil()))
+}
+
+/// Takes what a step of a plan writes into a Secret out of it. Of a JSON patch, which may write
+/// anything anywhere, nothing but `nil` stays.
+pub fn strip_step(target: &ObjectRef, step: &mut Step) {
+    let (object, body) = match step {
+        Step::Patch(patch) if patch.kind == PatchKind::Json => {
+            if is_secret(target) {
+                patch.body = nil();
+            }
+            return;
+        }
+        Step::Patch(patch) => (target, &mut patch.body),
+        Step::Create(create) => (&create.object, &mut create.body),
+        Step::Apply(apply) => (&apply.object, &mut apply.body),
+        Step::Delete(_) | Step::Evict(_) | Step::Event(_) => return,
+    };
+    if is_secret(object)
+        && let Some(stripped) = without_data(body)
+    {
+        *body = stripped;
+    }
+}
+
+fn nil() -> Vec<u8> {
+    let mut nil = Vec::new();
+    // A vector takes any number of bytes.
+    let _ = write_nil(&mut nil);
+    nil
 }
 
 /// Another value; none if it stays as it is.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use davit_core::object::ObjectRef;
 use davit_core::plan::{self, PatchKind};
 use davit_core::rollout::compare;
+use davit_core::secrets;
 use davit_core::time::{Instant, Now};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -36,7 +37,7 @@ pub struct Page {
     /// Targets on which one revision has decided, and which are counted once the
     /// other has decided too.
     pub pending: usize,
-    /// The last disagreements since then, the newest first.
+    /// The last disagreements since then, the newest first: as many as there is room for.
     pub disagreements: Vec<Disagreement>,
 }
 
@@ -178,12 +179,33 @@ pub struct Deletion {
     pub grace_period_seconds: Option<i64>,
 }
 
+/// The most bytes of the bodies of plans on a page. A viewer may ask for many pages at once.
+const MOST_BYTES: usize = 2 << 20;
+
+/// The bytes of the bodies of a plan, in MessagePack.
+fn bodies(plan: &plan::Plan) -> usize {
+    let bodies = plan.steps.iter().map(|step| match step {
+        plan::Step::Patch(patch) => patch.body.len(),
+        plan::Step::Create(create) => create.body.len(),
+        plan::Step::Apply(apply) => apply.body.len(),
+        plan::Step::Delete(_) | plan::Step::Evict(_) | plan::Step::Event(_) => 0,
+    });
+    bodies.sum()
+}
+
 impl Page {
     /// Converts the disagreements that the host found and the progress of the step.
     #[must_use]
     pub fn new(found: &Disagreements, progress: Option<&StepProgress>) -> Self {
         let [stable, candidate] = found.revisions.clone();
-        let last = found.last.iter();
+        let mut room = MOST_BYTES;
+        let last = found.last.iter().filter(|one| {
+            let sides = one.stable.iter().chain(&one.candidate);
+            let bytes: usize = sides.map(|side| bodies(&side.plan)).sum();
+            let left = room.checked_sub(bytes);
+            room = left.unwrap_or(room);
+            left.is_some()
+        });
         let progress = progress.filter(|progress| progress.revision == candidate);
         Self {
             stable,
@@ -251,7 +273,7 @@ fn disagreement(now: Now, found: &compare::Disagreement) -> Option<Disagreement>
         key: side.item.key.clone(),
         reason: side.plan.reason.clone(),
         message: side.plan.message.clone(),
-        steps: side.plan.steps.iter().map(step).collect(),
+        steps: steps(&side.plan),
     };
     Some(Disagreement {
         at: time(now, found.at),
@@ -260,6 +282,16 @@ fn disagreement(now: Now, found: &compare::Disagreement) -> Option<Disagreement>
         stable: found.stable.as_ref().map(side),
         candidate: found.candidate.as_ref().map(side),
     })
+}
+
+/// The steps of a plan. Who may read the page may not read Secrets: their data is not in it.
+fn steps(plan: &plan::Plan) -> Vec<Step> {
+    let without_data = |one: &plan::Step| {
+        let mut one = one.clone();
+        secrets::strip_step(&plan.target, &mut one);
+        step(&one)
+    };
+    plan.steps.iter().map(without_data).collect()
 }
 
 /// A step of a plan, with its body as JSON.

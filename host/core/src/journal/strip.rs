@@ -1,12 +1,9 @@
 //! Keeps the data of Secrets out of answers: those of live reads, and those of guests.
 
 use crate::live::ReadAnswer;
-use crate::object::{ObjectRecord, ObjectRef};
-use crate::plan::{Decision, PatchKind, Step};
+use crate::object::ObjectRecord;
+use crate::plan::Decision;
 use crate::secrets;
-
-/// Nothing, as MessagePack: what stays of a JSON patch of a Secret.
-const NIL: [u8; 1] = [0xc0];
 
 /// The answer to a live read, without the data of Secrets.
 pub(super) fn answer(mut answer: ReadAnswer) -> ReadAnswer {
@@ -31,30 +28,10 @@ pub(super) fn decisions(mut decisions: Vec<Decision>) -> Vec<Decision> {
         .flat_map(|decision| &mut decision.plans);
     for plan in plans {
         for step in &mut plan.steps {
-            let (target, body) = match step {
-                Step::Patch(patch) if patch.kind == PatchKind::Json => {
-                    if secrets::is_secret(&plan.target) {
-                        patch.body = NIL.to_vec();
-                    }
-                    continue;
-                }
-                Step::Patch(patch) => (&plan.target, &mut patch.body),
-                Step::Create(create) => (&create.object, &mut create.body),
-                Step::Apply(apply) => (&apply.object, &mut apply.body),
-                Step::Delete(_) | Step::Evict(_) | Step::Event(_) => continue,
-            };
-            strip_body(target, body);
+            secrets::strip_step(&plan.target, step);
         }
     }
     decisions
-}
-
-fn strip_body(target: &ObjectRef, body: &mut Vec<u8>) {
-    if secrets::is_secret(target)
-        && let Some(stripped) = secrets::without_data(body)
-    {
-        *body = stripped;
-    }
 }
 
 #[cfg(test)]
@@ -62,7 +39,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::plan::{Apply, Create, Patch, Plan, Verdict};
+    use crate::object::ObjectRef;
+    use crate::plan::{Apply, Create, Patch, PatchKind, Plan, Step, Verdict};
 
     fn secret() -> ObjectRef {
         ObjectRef {

@@ -43,6 +43,14 @@ fn found() -> Disagreements {
         grace_period_seconds: Some(0),
         ..plan::DeleteOptions::default()
     });
+    decided(
+        plan("orphaned", vec![patch, delete.clone()]),
+        plan("lost", vec![delete]),
+    )
+}
+
+/// One disagreement: the decisions of the stable revision and of the candidate.
+fn decided(stable: Arc<Plan>, candidate: Arc<Plan>) -> Disagreements {
     let second = |seconds| Instant::ZERO.after(Duration::from_secs(seconds));
     let item = QueueKey {
         queue: "orphaned".into(),
@@ -63,12 +71,8 @@ fn found() -> Disagreements {
         comparison.decided(second(seconds), look, &plan, false);
         comparison.reconciled(look);
     };
-    decided(
-        Role::Stable,
-        10,
-        plan("orphaned", vec![patch, delete.clone()]),
-    );
-    decided(Role::Candidate, 12, plan("lost", vec![delete]));
+    decided(Role::Stable, 10, stable);
+    decided(Role::Candidate, 12, candidate);
     Disagreements {
         revisions: ["aaaa".into(), "bbbb".into()],
         counts: Counts {
@@ -124,6 +128,53 @@ fn a_disagreement_has_both_plans_with_their_reasons() {
         })
     );
     assert_eq!(serde_json::from_value::<Page>(written).unwrap(), page);
+}
+
+/// Who may look at a rollout may not read Secrets.
+#[test]
+fn the_data_of_secrets_is_on_no_page() {
+    let secret = ObjectRef {
+        api_version: "v1".into(),
+        kind: "Secret".into(),
+        ..ObjectRef::default()
+    };
+    let create = plan::Step::Create(plan::Create {
+        object: secret.clone(),
+        body: packed(&json!({"kind": "Secret", "stringData": {"password": "hunter2"}})),
+    });
+    let patch = plan::Step::Patch(plan::Patch {
+        kind: PatchKind::Json,
+        subresource: String::new(),
+        body: packed(&json!([{"op": "add", "path": "/data/a", "value": "hunter2"}])),
+    });
+    let of_secret = |reason, step| {
+        Arc::new(Plan {
+            target: secret.clone(),
+            ..(*plan(reason, vec![step])).clone()
+        })
+    };
+    let found = decided(of_secret("copied", create), of_secret("rotated", patch));
+    let page = serde_json::to_string(&Page::new(&found, None)).unwrap();
+    assert!(page.contains("\"password\":\"\""), "{page}");
+    assert!(!page.contains("hunter2"), "{page}");
+}
+
+#[test]
+fn a_page_has_room_for_two_mebibytes_of_plans() {
+    let body = |bytes: usize| {
+        let patch = plan::Step::Patch(plan::Patch {
+            kind: PatchKind::Merge,
+            subresource: String::new(),
+            body: packed(&json!({"spec": "x".repeat(bytes)})),
+        });
+        plan("larger", vec![patch])
+    };
+    let count = |bytes| {
+        let found = decided(body(bytes), plan("gone", vec![]));
+        Page::new(&found, None).disagreements.len()
+    };
+    assert_eq!(count(1_000_000), 1);
+    assert_eq!(count(3_000_000), 0);
 }
 
 #[test]
