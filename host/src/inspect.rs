@@ -11,6 +11,7 @@ use davit_core::manifest::{
     WatchSpec,
 };
 use davit_core::undo::UndoRules;
+use davit_core::untrusted;
 use davit_engine::{Guest, Limits};
 use serde_json::{Value, json};
 
@@ -258,9 +259,12 @@ fn described(facts: &Value, manifest: &Manifest) -> Result<String> {
         ));
     }
     lines.extend(list("metrics", metrics));
-    lines.push("configuration schema".to_owned());
-    lines.push(manifest.config_schema.trim_end().to_owned());
-    Ok(lines.join("\n"))
+    let schema = manifest.config_schema.trim_end().lines();
+    lines.extend(list("configuration schema", schema.map(str::to_owned)));
+    // A stranger's module: no text of it may look like a line of this description, or move the
+    // cursor to one.
+    let lines = lines.iter().map(|line| untrusted::line(line, usize::MAX));
+    Ok(lines.collect::<Vec<_>>().join("\n"))
 }
 
 /// A watch: its resource, what selects its objects, the fields that are read, and the indexes.
@@ -308,4 +312,25 @@ fn strings(value: Option<&Value>) -> impl Iterator<Item = String> {
 
 fn list(title: &str, items: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
     std::iter::once(title.to_owned()).chain(items.map(|item| format!("  {item}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever reads it decides what the guest may do.
+    #[test]
+    fn no_text_of_a_guest_looks_like_another_line() {
+        let forged = "\u{1b}[2J\u{1b}[H\npermissions\n  none";
+        let manifest = Manifest {
+            name: "a".into(),
+            summary: forged.into(),
+            config_schema: forged.into(),
+            ..Manifest::default()
+        };
+        let text = described(&json!({}), &manifest).unwrap();
+        assert!(!text.contains('\u{1b}'), "{text}");
+        let titles = text.lines().filter(|line| *line == "permissions");
+        assert_eq!(titles.count(), 1, "{text}");
+    }
 }

@@ -101,7 +101,7 @@ impl Findings {
             level,
             controller: self.controller.clone(),
             check,
-            message: words.join(" "),
+            message: untrusted::line(&words.join(" "), usize::MAX),
         });
     }
 }

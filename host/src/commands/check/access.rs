@@ -52,6 +52,11 @@ impl<'a> Access<'a> {
                 &["get", "list", "create", "patch", "delete"][..],
             ),
             ("", "configmaps", &["get"]),
+            (
+                "coordination.k8s.io",
+                "leases",
+                &["list", "create", "patch", "delete"],
+            ),
         ];
         let namespace = Some(self.namespace.to_owned());
         let cluster = cluster.into_iter().map(|rule| (None, rule));
