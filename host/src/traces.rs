@@ -75,8 +75,13 @@ impl FromStr for CollectorUrl {
 }
 
 impl fmt::Display for CollectorUrl {
+    /// Without a password, because the log has it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        let mut url = self.0.clone();
+        // A URL with a host may have them.
+        let _ = url.set_username("");
+        let _ = url.set_password(None);
+        url.fmt(f)
     }
 }
 
@@ -146,6 +151,9 @@ mod tests {
             let error = text.parse::<CollectorUrl>().unwrap_err();
             assert!(error.contains("such as http://localhost:4318"), "{error}");
         }
+        let url: CollectorUrl = "https://user:hunter2@c/".parse().unwrap();
+        assert_eq!(url.to_string(), "https://c/", "the log has no password");
+        assert!(url.of_traces().contains("hunter2"));
     }
 
     #[test]

@@ -6,7 +6,13 @@ use davit_core::backtest::Surprise;
 use davit_core::controller::Outcome;
 use davit_core::plan::Plan;
 
+use crate::commands::print;
 use crate::terminal::{BOLD, CYAN, DIM, GREEN, RED, Terminal, YELLOW};
+
+/// Prints a line, if anybody reads: without a reader, the story goes to its end all the same.
+fn line(text: &str) {
+    let _ = print::out(text);
+}
 
 /// The terminal.
 pub(super) struct Screen {
@@ -23,16 +29,16 @@ impl Screen {
     }
 
     pub(super) fn title(&self, text: &str) {
-        println!("{}", self.terminal.paint(BOLD, text));
+        line(&format!("{}", self.terminal.paint(BOLD, text)));
     }
 
     pub(super) fn chapter(&self, text: &str) {
         let time = self.time();
-        println!("\n{time}  {}", self.terminal.paint(CYAN, text));
+        line(&format!("\n{time}  {}", self.terminal.paint(CYAN, text)));
     }
 
     pub(super) fn action(&self, text: &str) {
-        println!("{}  {text}", self.time());
+        line(&format!("{}  {text}", self.time()));
     }
 
     /// An executed plan, with its reason.
@@ -44,31 +50,31 @@ impl Screen {
             Some((_, failure)) if failure.class.means_gone() => (DIM, "gone already".to_owned()),
             Some((_, failure)) => (RED, format!("failed: {failure}")),
         };
-        println!(
+        line(&format!(
             "{}    {} {:<15} {target:<24} {}",
             self.time(),
             self.terminal.paint(colour, &format!("{what:<12}")),
             plan.reason,
             self.terminal.paint(DIM, &plan.message)
-        );
+        ));
     }
 
     /// A plan on whose target the revisions disagree.
     pub(super) fn disagreement(&self, result: &str, plan: &Plan) {
         let target = format!("{} {}", plan.target.kind, plan.target.name);
-        println!(
+        line(&format!(
             "{}    {} {:<15} {target:<24} {}",
             self.time(),
             self.terminal.paint(YELLOW, &format!("{result:<12}")),
             plan.reason,
             self.terminal.paint(DIM, &plan.message)
-        );
+        ));
     }
 
     /// An object that only a policy under test deletes.
     pub(super) fn surprise(&self, surprise: &Surprise) {
         let target: Vec<&str> = surprise.object.split(' ').skip(1).take(2).collect();
-        println!(
+        line(&format!(
             "{}    {} {:<15} {:<24} {}",
             self.time(),
             self.terminal
@@ -76,26 +82,36 @@ impl Screen {
             surprise.reason,
             target.join(" "),
             self.terminal.paint(DIM, &surprise.message)
-        );
+        ));
     }
 
     /// A failure, with its reason.
     pub(super) fn failure(&self, text: &str) {
-        println!("{}  {}", self.time(), self.terminal.paint(RED, text));
+        line(&format!(
+            "{}  {}",
+            self.time(),
+            self.terminal.paint(RED, text)
+        ));
     }
 
     pub(super) fn row(&self, reason: &str, deleted: usize, expected: usize) {
         let colour = if deleted == expected { GREEN } else { RED };
         let count = self.terminal.paint(colour, &format!("{deleted:>3}"));
-        println!("          {reason:<16}{count}   expected {expected:>2}");
+        line(&format!(
+            "          {reason:<16}{count}   expected {expected:>2}"
+        ));
     }
 
     pub(super) fn problem(&self, text: &str) {
-        println!("          {}", self.terminal.paint(RED, text));
+        line(&format!("          {}", self.terminal.paint(RED, text)));
     }
 
     pub(super) fn success(&self, text: &str) {
-        println!("\n{}  {}", self.time(), self.terminal.paint(GREEN, text));
+        line(&format!(
+            "\n{}  {}",
+            self.time(),
+            self.terminal.paint(GREEN, text)
+        ));
     }
 
     fn time(&self) -> String {

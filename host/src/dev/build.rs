@@ -43,6 +43,10 @@ pub(super) enum Build {
     },
 }
 
+/// What cargo and rustup also read in the directories above that of a crate: the workspace, and
+/// settings.
+const SETTINGS: [&str; 3] = ["Cargo.toml", "rust-toolchain.toml", ".cargo/config.toml"];
+
 impl Build {
     pub(super) fn new(arguments: &DevArguments) -> Result<Self> {
         let directory = arguments.directory.clone();
@@ -71,15 +75,19 @@ impl Build {
         }
     }
 
-    /// What the component is built from, as far as it is known before the first build. In the
-    /// directory of a crate, other files are common, such as objects to try it on.
-    pub(super) fn sources(&self) -> Vec<PathBuf> {
+    /// What the component is built from, as far as it is known before the first build: what there
+    /// is, and what may be there, or may be created later. In the directory of a crate, other files
+    /// are common, such as objects to try it on.
+    pub(super) fn sources(&self) -> (Vec<PathBuf>, Vec<PathBuf>) {
         match self {
             Self::Cargo { directory } => {
-                let parts = PARTS.map(|part| directory.join(part)).into_iter();
-                parts.filter(|part| part.exists()).collect()
+                let mut parts: Vec<PathBuf> = PARTS.map(|part| directory.join(part)).into();
+                let whole = directory.canonicalize().unwrap_or_default();
+                let above = whole.ancestors().skip(1);
+                parts.extend(above.flat_map(|above| SETTINGS.map(|part| above.join(part))));
+                (Vec::new(), parts)
             }
-            Self::Command { directory, .. } => vec![directory.clone()],
+            Self::Command { directory, .. } => (vec![directory.clone()], Vec::new()),
         }
     }
 

@@ -84,6 +84,9 @@ pub async fn run(arguments: DevArguments) -> Result<()> {
 async fn show(reports: &mut mpsc::UnboundedReceiver<Report>, screen: &Screen) {
     while let Some(report) = reports.recv().await {
         screen.report(&report);
+        if screen.is_unread() {
+            return;
+        }
     }
 }
 
@@ -211,12 +214,13 @@ impl<'a> Session<'a> {
     }
 
     fn sources(&self, arguments: &DevArguments) -> Sources {
-        let mut roots = arguments.watch.clone();
-        if roots.is_empty() {
-            roots = self.build.sources();
-        }
-        roots.extend(self.config.clone());
-        Sources::new(roots, self.build.module())
+        let (mut named, parts) = if self.watches_reads {
+            self.build.sources()
+        } else {
+            (arguments.watch.clone(), Vec::new())
+        };
+        named.extend(self.config.clone());
+        Sources::new(named, self.build.module()).with_parts(parts)
     }
 
     /// Builds and runs the guest, again after each change; ends only with an error.

@@ -1,7 +1,7 @@
 //! What is printed: what a guest decides, why, and what it decides otherwise than the build
 //! before.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use davit_core::untrusted::{self, MOST_LOGGED};
 use davit_core::watch::Condition;
 
 use super::builds::Builds;
+use crate::commands::print::out_to_reader;
 use crate::http::disagreements::{Target, step};
 use crate::terminal::{BOLD, CYAN, DIM, GREEN, RED, Terminal, YELLOW};
 
@@ -30,6 +31,8 @@ pub(super) struct Screen {
     printed: RefCell<BTreeSet<String>>,
     /// The builds, if they are compared.
     builds: Option<RefCell<Builds>>,
+    /// Whether a line could not be printed.
+    unread: Cell<bool>,
 }
 
 impl Screen {
@@ -40,6 +43,7 @@ impl Screen {
             terminal: Terminal::new(),
             printed: RefCell::default(),
             builds: compares.then(RefCell::default),
+            unread: Cell::new(false),
         }
     }
 
@@ -149,10 +153,8 @@ impl Screen {
         }
         self.line(colour, &text);
         for step in steps {
-            println!(
-                "                  {}",
-                self.terminal.paint(DIM, &clean(&step))
-            );
+            let step = self.terminal.paint(DIM, &clean(&step)).to_string();
+            self.print(&format!("                  {step}"));
         }
     }
 
@@ -174,7 +176,21 @@ impl Screen {
     fn line(&self, colour: &str, text: &str) {
         let seconds = self.started.elapsed().as_secs_f64();
         let time = self.terminal.paint(DIM, &format!("{seconds:>8.2}s"));
-        println!("{time}  {}", self.terminal.paint(colour, &clean(text)));
+        self.print(&format!(
+            "{time}  {}",
+            self.terminal.paint(colour, &clean(text))
+        ));
+    }
+
+    fn print(&self, line: &str) {
+        if !matches!(out_to_reader(line), Ok(true)) {
+            self.unread.set(true);
+        }
+    }
+
+    /// Whether nobody reads any more: then the session is over, as that of any program in a pipe.
+    pub(super) fn is_unread(&self) -> bool {
+        self.unread.get()
     }
 }
 

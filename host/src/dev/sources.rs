@@ -21,6 +21,8 @@ const SKIPPED: [&str; 2] = ["target", "node_modules"];
 /// Files and directories, with the content that they had.
 pub(super) struct Sources {
     roots: Vec<PathBuf>,
+    /// How many of the roots have to exist: the first ones, which the operator has named.
+    named: usize,
     /// What the build writes.
     built: Option<PathBuf>,
     files: BTreeMap<PathBuf, FileState>,
@@ -39,11 +41,18 @@ impl Sources {
     /// The files below these paths, without the one that the build writes.
     pub(super) fn new(roots: Vec<PathBuf>, built: Option<PathBuf>) -> Self {
         Self {
+            named: roots.len(),
             roots,
             built,
             files: BTreeMap::new(),
             is_read: false,
         }
+    }
+
+    /// Also what is below these paths, of which any may be absent, and be created later.
+    pub(super) fn with_parts(mut self, parts: Vec<PathBuf>) -> Self {
+        self.roots.extend(parts);
+        self
     }
 
     /// Adds files that a build has read which started at this time. One that was written since
@@ -64,13 +73,15 @@ impl Sources {
     }
 
     /// Reads what is new; returns the first path whose content has changed since the last time.
-    /// What is absent is an error the first time. Later it is gone, until it is back: an editor
-    /// may write a file by replacing it.
+    /// What the operator has named and is absent is an error the first time. Later it is gone, until
+    /// it is back: an editor may write a file by replacing it.
     pub(super) fn changed(&mut self) -> Result<Option<PathBuf>> {
         let mut present = BTreeMap::new();
-        for root in &self.roots {
+        for (at, root) in self.roots.iter().enumerate() {
             match fs::metadata(root) {
                 Ok(found) => self.visit(root, &found, &mut present)?,
+                // Cargo reads no settings that it may not look at.
+                Err(_) if at >= self.named => {}
                 Err(error) if error.kind() == ErrorKind::NotFound && self.is_read => {}
                 Err(error) => {
                     return Err(error)
@@ -171,6 +182,16 @@ mod tests {
         let mut absent = Sources::new(vec![path("absent")], None);
         let error = absent.changed().unwrap_err().to_string();
         assert!(error.ends_with("absent cannot be read"), "{error}");
+    }
+
+    #[test]
+    fn a_part_may_be_created_later() {
+        let directory = tempfile::tempdir().unwrap();
+        let part = directory.path().join("build.rs");
+        let mut sources = Sources::new(vec![], None).with_parts(vec![part.clone()]);
+        assert_eq!(sources.changed().unwrap(), None);
+        fs::write(&part, "one").unwrap();
+        assert_eq!(sources.changed().unwrap(), Some(part));
     }
 
     #[test]
