@@ -403,7 +403,9 @@ impl<S: Storage> Writer<S> {
         segment.note_chunk(&header);
         let rest = self.settings.total_bytes.saturating_sub(segment.length);
         let (storage, now) = (&mut self.storage, self.now);
-        let removed = self.directory.remove_surplus(storage, rest, 0, now);
+        // Until this segment has its whole keyframe, nothing else has the state of its time.
+        let least = usize::from(segment.keyframe_end.is_none());
+        let removed = self.directory.remove_surplus(storage, rest, least, now);
         removed.map(drop)
     }
 

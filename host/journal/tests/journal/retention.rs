@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use davit_journal::Settings;
 
 use crate::support::{
-    HOUR, START, append, changes, directory, hours, numbered, open, reopen, segments, small, start,
+    HOUR, Record, START, append, changes, directory, hours, numbered, open, reopen, segments,
+    small, start,
 };
 
 fn sequences(segments: &[PathBuf]) -> Vec<u64> {
@@ -89,6 +90,26 @@ fn the_segment_that_is_written_is_never_removed() {
     start(&mut writer, START, 10);
     append(&mut writer, 0..100, true);
     assert_eq!(changes(directory.path()), numbered(0..100));
+}
+
+/// A crash before the end of a keyframe would else leave a journal without any state.
+#[test]
+fn the_last_whole_segment_stays_until_the_next_one_has_its_keyframe() {
+    let directory = directory();
+    let settings = Settings {
+        total_bytes: 1,
+        ..small()
+    };
+    let mut writer = open(directory.path(), settings);
+    start(&mut writer, START, 10);
+    append(&mut writer, 0..20, true);
+    writer.start_segment(START + HOUR, b"").unwrap();
+    for number in 0..100 {
+        Record::numbered(number).append(&mut writer);
+        writer.flush(true).unwrap();
+    }
+    drop(writer);
+    assert_eq!(changes(directory.path()), numbered(0..20));
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The kept copies of an object, from a journal. Only their places are in memory: the objects
 //! may be large, and many.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context as _, Result, anyhow, bail};
 use davit_core::journal::{Entry, KeptEntry, decode};
 use davit_core::object::ObjectRef;
@@ -78,7 +80,7 @@ impl Copies {
                 copies.add(entry.time, entry.segment, *kept);
             }
         }
-        copies.all.sort_by_key(|copy| copy.time);
+        // In the order in which they were written: a clock may have been set back.
         Ok(copies)
     }
 
@@ -104,6 +106,20 @@ impl Copies {
             self.skipped
                 .push(format!("the entry of {}: {why}", time_text(time)));
         }
+    }
+
+    /// The kinds of the copies, such as `Service.serving.knative.dev`, each with the uid of its
+    /// newest one: a name without a group may be that of several kinds.
+    pub(super) fn kinds(&self) -> BTreeMap<String, &str> {
+        let kinds = self.all.iter().map(|copy| {
+            let target = &copy.kept.target;
+            let kind = match target.group() {
+                "" => target.kind.clone(),
+                group => format!("{}.{group}", target.kind),
+            };
+            (kind, target.uid.as_str())
+        });
+        kinds.collect()
     }
 
     /// The newest copy. Unless a time was asked for, one of the same object from before its
@@ -357,6 +373,37 @@ mod tests {
             "2",
             "u-0 is another object"
         );
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_changes_no_order() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut writer, _) = Writer::open(directory.path(), Settings::default(), 0).unwrap();
+        writer.start_segment(0, b"").unwrap();
+        writer.end_keyframe().unwrap();
+        for (time, uid) in [(2_000_000, "u-1"), (1_000_000, "u-2")] {
+            let payload = copy(uid, uid, false);
+            writer.append(time, &[], &payload).unwrap();
+        }
+        writer.close().unwrap();
+        let reader = Reader::open(directory.path()).unwrap();
+        let copies = read(&reader, i64::MAX);
+        assert_eq!(version(&reader, &copies, false), "u-2");
+    }
+
+    #[test]
+    fn the_copies_of_a_name_may_be_of_several_kinds() {
+        let directory = tempfile::tempdir().unwrap();
+        let reader = journal(directory.path(), &[copy("u-1", "1", false)]);
+        let mut copies = read(&reader, i64::MAX);
+        assert_eq!(copies.kinds(), [("Pod".to_owned(), "u-1")].into());
+        let directory = tempfile::tempdir().unwrap();
+        let other = journal(directory.path(), &[copy("u-2", "1", false)]);
+        copies.all.extend(read(&other, i64::MAX).all);
+        copies.all[1].kept.target.api_version = "example.com/v1".to_owned();
+        let kinds = [("Pod", "u-1"), ("Pod.example.com", "u-2")];
+        let kinds = kinds.map(|(kind, uid)| (kind.to_owned(), uid));
+        assert_eq!(copies.kinds(), kinds.into());
     }
 
     #[test]

@@ -32,6 +32,16 @@ use object::Restorable;
 /// `davit restore`
 pub async fn restore(arguments: RestoreArguments) -> Result<()> {
     let (reader, copies) = read(&arguments)?;
+    let kinds = copies.kinds();
+    if kinds.len() > 1 {
+        let kinds = kinds.iter().map(|(kind, uid)| format!("{kind} ({uid})"));
+        let kinds: Vec<String> = kinds.collect();
+        bail!(
+            "the journal has copies of several kinds with the name {}: {}; choose one with --uid",
+            arguments.name,
+            kinds.join(", ")
+        );
+    }
     let problem = copies.problem();
     let chosen = copies.choose(arguments.at.is_some());
     let Some((position, chosen)) = chosen.and_then(|at| Some((at, copies.all.get(at)?))) else {

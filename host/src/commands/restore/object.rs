@@ -64,6 +64,7 @@ impl Restorable {
             }
         }
         restorable.check_finalizers();
+        restorable.drop_ephemeral_containers();
         restorable.free_job();
         restorable.unbind();
         restorable
@@ -104,6 +105,18 @@ impl Restorable {
         let is_pod = self.is("v1", "Pod");
         let node = text_at(&self.object, "/spec/nodeName");
         (is_pod && !node.is_empty()).then_some(node)
+    }
+
+    /// Drops what `kubectl debug` has added to a pod: a pod is not created with it.
+    fn drop_ephemeral_containers(&mut self) {
+        if !self.is("v1", "Pod") {
+            return;
+        }
+        let spec = self.map("/spec");
+        if spec.is_some_and(|spec| spec.remove("ephemeralContainers").is_some()) {
+            let note = "left out: spec.ephemeralContainers: a pod cannot be created with them";
+            self.notes.push(note.to_owned());
+        }
     }
 
     /// Drops the node of a pod: the scheduler chooses another one.
@@ -229,6 +242,16 @@ mod tests {
         assert!(rerun.contains("had ended (Failed)"));
         assert!(deletion.contains("since 2026-01-02T00:00:00Z"));
         assert!(finalizers.contains("example.com/backup") && !finalizers.contains("foreground"));
+    }
+
+    #[test]
+    fn a_pod_that_was_debugged_has_no_ephemeral_containers() {
+        let mut debugged = pod();
+        debugged["spec"]["ephemeralContainers"] = json!([{"name": "debugger", "image": "i"}]);
+        let restorable = Restorable::of(debugged);
+        assert_eq!(restorable.object["spec"], pod()["spec"]);
+        let mut notes = restorable.notes.iter();
+        assert!(notes.any(|note| note.contains("spec.ephemeralContainers")));
     }
 
     #[test]
