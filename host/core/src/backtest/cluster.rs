@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::history::{History, VersionedObject};
-use super::patch;
+use super::patch::{self, LastingPatch};
 use super::recent::RecentUids;
 use super::stays::Stays;
 use crate::expectation::WriteResult;
@@ -41,7 +41,7 @@ pub(super) struct Overlay {
     /// what that deletion changes.
     doomed: BTreeMap<Uid, Doomed>,
     stays: Stays,
-    patches: BTreeMap<Uid, Vec<Patch>>,
+    patches: BTreeMap<Uid, Vec<LastingPatch>>,
 }
 
 /// An object that the recorded policy deletes.
@@ -143,6 +143,9 @@ impl Overlay {
     /// The host that recorded has ended: what it was deleting may be gone. Returns what is kept
     /// although nothing says that this host has deleted it.
     pub(super) fn restart(&mut self) -> Vec<Uid> {
+        // Another host's lists have other numbers.
+        let patches = self.patches.values_mut().flatten();
+        patches.for_each(LastingPatch::restart);
         let doomed = std::mem::take(&mut self.doomed).into_iter();
         let requested = doomed.filter(|(_, doomed)| doomed.doom == Doom::Requested);
         let uids = requested.map(|(uid, _)| uid);
@@ -158,6 +161,14 @@ impl Overlay {
         let oldest = self.departed.insert(uid);
         if let Some(oldest) = oldest.filter(|uid| !history.has(uid)) {
             self.forget(&oldest);
+        }
+    }
+
+    /// History has another state of an object: a patch is over if somebody has written what it
+    /// wrote.
+    pub(super) fn end_patches(&mut self, object: &Object) {
+        if let Some(patches) = self.patches.get_mut(object.uid()) {
+            patches.retain_mut(|one| !one.is_over(object));
         }
     }
 
@@ -268,7 +279,7 @@ impl Overlay {
         let patches = self.patches.get(object.uid())?;
         let mut data = object.data().into_owned();
         for one in patches {
-            data = patch::apply(one, &data, &FieldTree::All).unwrap_or(data);
+            data = one.apply(data);
         }
         msgpack::select(fields, &data).ok()
     }
@@ -344,12 +355,10 @@ impl Cluster {
     ) -> Result<(), WriteError> {
         let (_, found) = self.target(target)?;
         let wanted = &options.resource_version;
-        let mut versions = found.iter().map(|(_, held)| held.version.to_string());
-        if !wanted.is_empty() && !versions.any(|version| version == *wanted) {
-            let message = format!("{target} does not have the version {wanted} any more");
-            return Err(failed(FailureClass::Conflict, message));
+        if wanted.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        check_version(target, wanted, &found)
     }
 
     /// Deletes an object: for the policy it is gone.
@@ -371,20 +380,24 @@ impl Cluster {
         patch: &Patch,
     ) -> Result<WriteResult, WriteError> {
         let (uid, found) = self.target(target)?;
-        let applies = found
-            .iter()
-            .all(|(_, held)| patch::apply(patch, &held.object.data(), &FieldTree::All).is_some());
-        if !applies {
-            return Err(WriteError::NotModelled);
+        if let Some(wanted) = patch::wanted_version(patch) {
+            check_version(target, &wanted, &found)?;
         }
+        let objects = || found.iter().map(|(_, held)| &*held.object);
+        let applies =
+            objects().all(|object| patch::apply(patch, &object.data(), &FieldTree::All).is_some());
+        let lasting = LastingPatch::new(patch, objects());
+        let Some(lasting) = lasting.filter(|_| applies) else {
+            return Err(WriteError::NotModelled);
+        };
         let patches = self.overlay.patches.entry(uid.clone()).or_default();
         // The last one decides: an earlier one that is the same adds nothing.
-        patches.retain(|one| one != patch);
+        patches.retain(|one| !one.is_same(&lasting));
         if patches.len() == MOST_PATCHES {
             // Without one of them, the object would be another one.
             return Err(WriteError::NotModelled);
         }
-        patches.push(patch.clone());
+        patches.push(lasting);
         let version = self.history.touch(&uid);
         let overlay = &mut self.overlay;
         let kept = overlay.kept.get_mut(&uid).into_iter().flatten();
@@ -399,6 +412,20 @@ impl Cluster {
     pub(super) fn spec(&self, segment: SegmentId) -> Option<&Arc<SegmentSpec>> {
         Some(&self.history.list(segment)?.spec)
     }
+}
+
+/// Fails if an object has another version by now.
+fn check_version(
+    target: &ObjectRef,
+    wanted: &str,
+    found: &[ListedObject],
+) -> Result<(), WriteError> {
+    let mut versions = found.iter().map(|(_, held)| held.version.to_string());
+    if versions.any(|version| version == wanted) {
+        return Ok(());
+    }
+    let message = format!("{target} does not have the version {wanted} any more");
+    Err(failed(FailureClass::Conflict, message))
 }
 
 fn failed(class: FailureClass, message: String) -> WriteError {

@@ -248,7 +248,8 @@ impl<G: Clone> Backtest<G> {
     fn apply_to_state(&mut self, entry: Entry) -> Result<(), Refusal> {
         if let Some(run) = &mut self.cluster_run {
             run.note(&entry, &self.cluster.history, self.now.instant);
-        } else if let Entry::Stream(stream) = &entry {
+        }
+        if let Entry::Stream(stream) = &entry {
             self.gaps.note(stream, self.now.instant);
         }
         match entry {
@@ -349,6 +350,7 @@ impl<G: Clone> Backtest<G> {
             return;
         }
         self.replace_kept(object);
+        self.cluster.overlay.end_patches(object);
         let segment = object.segment();
         self.for_each_feed(segment, |feed, cluster| {
             feed.object(&held, cluster).map(Update::Apply)
@@ -374,6 +376,7 @@ impl<G: Clone> Backtest<G> {
             });
         }
         if !is_left {
+            self.removed.insert(uid);
             self.comparison.goes(uid, self.now.instant);
             self.cluster.overlay.leave(uid);
             if !self.cluster.overlay.keeps(uid) {

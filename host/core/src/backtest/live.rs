@@ -42,15 +42,27 @@ impl<G: Clone> Backtest<G> {
         request: &GetRequest,
         mapping: &Mapping,
     ) -> Result<Result<ObjectRecord, Failure>, Refusal> {
-        let gap = match self.cluster.get(request, mapping, self.now.instant) {
+        let mut gap = match self.cluster.get(request, mapping, self.now.instant) {
             Ok(answer) => return Ok(answer),
             Err(gap) => gap,
         };
         if gap.is_never_recorded && self.answers.is_none() {
             return Err(Refusal::Read { what: gap.what });
         }
+        let target = &request.target;
+        if let Presence::Unlisted(resource) = &gap.presence {
+            if self.gaps.since(resource, self.now.instant).is_some() {
+                // Nobody watches: unknown is never absent.
+                gap.presence = Presence::Unknown;
+            } else if self.answers.is_none() {
+                return Err(Refusal::Read { what: gap.what });
+            }
+        }
         let recorded = self.recorded_get(request, mapping, &gap);
-        Ok(recorded.unwrap_or_else(|| Err(self.unanswered(&gap))))
+        Ok(recorded.unwrap_or_else(|| match gap.presence {
+            Presence::Unlisted(_) => Err(absent(target)),
+            Presence::Unknown | Presence::Present(_) => Err(self.unanswered(&gap)),
+        }))
     }
 
     fn list_live(
@@ -111,6 +123,13 @@ impl<G: Clone> Backtest<G> {
                     }
                     (Err(failure), _) => Err(failure.clone()),
                 }
+            }
+            // The recorded controller may have found what its watch had not delivered yet.
+            Presence::Unlisted(_) => {
+                let found = answers.found_at(request, self.now.wall)?;
+                // It may also have found what was removed while it asked.
+                uid_of(&found.data).filter(|uid| !self.removed.contains(uid))?;
+                Ok(self.present(found.clone())?)
             }
         };
         self.activity.recorded_reads += 1;
@@ -181,6 +200,8 @@ pub(super) struct Gap {
 enum Presence {
     /// Nothing: the object may exist or not.
     Unknown,
+    /// A complete list of this resource does not have the object. The list may lag.
+    Unlisted(ApiResource),
     /// The object exists, without all the fields.
     Present(PartlyKnown),
 }
@@ -228,11 +249,14 @@ impl Cluster {
         let gap = |presence| self.gap(served, &wanted, &target.to_string(), presence);
         let key = object_key(&target.namespace, &target.name);
         let Some((list, held)) = self.named(&served.resource, &key, &wanted) else {
-            return if self.lists_all(&served.resource, &target.namespace) {
-                Ok(Err(absent(target)))
+            return Err(if self.lists_all(&served.resource, &target.namespace) {
+                Gap {
+                    is_never_recorded: false,
+                    ..gap(Presence::Unlisted(served.resource.clone()))
+                }
             } else {
-                Err(gap(Presence::Unknown))
-            };
+                gap(Presence::Unknown)
+            });
         };
         let uid = held.object.uid();
         if self.overlay.is_deleted(uid) {

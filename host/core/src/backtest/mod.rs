@@ -85,6 +85,7 @@ use drive::Phase;
 use feed::Feed;
 use notes::Notes;
 use pace::Pace;
+use recent::RecentUids;
 use recorded::RecordedRun;
 use timeline::Timeline;
 use undecided::Undecided;
@@ -171,7 +172,7 @@ pub struct Backtest<G> {
     recorded: RecordedRun,
     /// The deletions of the cluster's controllers; none if the policy is not compared with them.
     cluster_run: Option<ClusterRun>,
-    /// The gaps in the watches before the policy starts.
+    /// The gaps in the watches.
     gaps: WatchGaps,
     comparison: Comparison,
     trips: Vec<GuardrailTrip>,
@@ -184,6 +185,8 @@ pub struct Backtest<G> {
     /// The live reads of the recorded controller; none if those that the recorded lists do not
     /// answer are refused.
     answers: Option<LiveAnswers>,
+    /// The objects that history has removed lately.
+    removed: RecentUids,
     undecided: Undecided,
 }
 
@@ -253,6 +256,7 @@ impl<G: Clone> Backtest<G> {
             started_at: None,
             cluster_run: None,
             gaps: WatchGaps::default(),
+            removed: RecentUids::default(),
             comparison: Comparison::default(),
             trips: Vec::new(),
             trip_count: 0,
@@ -317,7 +321,7 @@ impl<G: Clone> Backtest<G> {
         let recorded_revision = recorded.map(|one| one.name.to_string());
         let mut stay = self.settings.tolerance;
         if self.is_against_cluster() {
-            let gaps = std::mem::take(&mut self.gaps);
+            let gaps = self.gaps.clone();
             let manifest = &desired.stable.manifest;
             let runs_any = !self.cluster.history.controllers.is_empty();
             let run = ClusterRun::new(manifest, &self.settings, gaps, runs_any);

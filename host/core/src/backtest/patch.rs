@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use crate::msgpack;
 use crate::path::FieldTree;
 use crate::plan::{Patch, PatchKind};
+use crate::store::{Object, SegmentId};
 
 /// The lists that a strategic merge patch merges, with the field that identifies an element.
 const MERGE_KEYS: &[(&str, &str)] = &[
@@ -23,6 +24,97 @@ const MERGE_KEYS: &[(&str, &str)] = &[
 const MERGED_TEXTS: &str = "finalizers";
 /// The directive of a strategic merge patch that deletes an element of a list.
 const DIRECTIVE: &str = "$patch";
+
+/// A patch of the policy, as long as nobody else has written what it writes.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct LastingPatch {
+    patch: Patch,
+    /// What the patch replaced in each list that has the object.
+    replaced: Vec<(SegmentId, Value)>,
+}
+
+impl LastingPatch {
+    /// A patch that was applied to the recorded states of an object. The version that the body may
+    /// name was a condition then, and is none later.
+    pub(super) fn new<'o>(patch: &Patch, states: impl Iterator<Item = &'o Object>) -> Option<Self> {
+        let mut change: Value = rmp_serde::from_slice(&patch.body).ok()?;
+        if let Some(Value::Object(metadata)) = change.get_mut("metadata") {
+            metadata.remove("resourceVersion");
+        }
+        let is_strategic = patch.kind == PatchKind::StrategicMerge;
+        let replaced = states.map(|object| {
+            let recorded = rmp_serde::from_slice(&object.data()).ok()?;
+            let of_list = touched(&change, Some(&recorded), is_strategic);
+            Some((object.segment(), of_list))
+        });
+        Some(Self {
+            replaced: replaced.collect::<Option<_>>()?,
+            patch: Patch {
+                body: rmp_serde::to_vec_named(&change).ok()?,
+                ..patch.clone()
+            },
+        })
+    }
+
+    /// From now on, the lists are others. Their first state of the object counts as what the patch
+    /// replaced.
+    pub(super) fn restart(&mut self) {
+        self.replaced.clear();
+    }
+
+    /// Whether another patch writes the same.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.patch == other.patch
+    }
+
+    /// The data of the object after the patch.
+    pub(super) fn apply(&self, data: Vec<u8>) -> Vec<u8> {
+        apply(&self.patch, &data, &FieldTree::All).unwrap_or(data)
+    }
+
+    /// Takes another state of the object. Returns whether somebody has written since what the patch
+    /// wrote: then there is another value than the one that the patch replaced.
+    pub(super) fn is_over(&mut self, object: &Object) -> bool {
+        let change: Option<Value> = rmp_serde::from_slice(&self.patch.body).ok();
+        let recorded: Option<Value> = rmp_serde::from_slice(&object.data()).ok();
+        let Some((change, recorded)) = change.zip(recorded) else {
+            return false;
+        };
+        let is_strategic = self.patch.kind == PatchKind::StrategicMerge;
+        let now = touched(&change, Some(&recorded), is_strategic);
+        let mut lists = self.replaced.iter();
+        if let Some((_, replaced)) = lists.find(|(list, _)| *list == object.segment()) {
+            return *replaced != now;
+        }
+        self.replaced.push((object.segment(), now));
+        false
+    }
+}
+
+/// The version that an object has to have for this patch; none for any.
+pub(super) fn wanted_version(patch: &Patch) -> Option<String> {
+    let change: Value = rmp_serde::from_slice(&patch.body).ok()?;
+    let version = change.pointer("/metadata/resourceVersion")?.as_str()?;
+    (!version.is_empty()).then(|| version.to_owned())
+}
+
+/// What an object has where a patch writes, in the form of the patch. Of a list that is merged, the
+/// patch leaves the elements of others alone: there is nothing.
+fn touched(change: &Value, object: Option<&Value>, is_strategic: bool) -> Value {
+    let Value::Object(change) = change else {
+        return object.cloned().unwrap_or(Value::Null);
+    };
+    let fields = change.iter().map(|(name, value)| {
+        let is_merged = name == MERGED_TEXTS || MERGE_KEYS.iter().any(|(list, _)| list == name);
+        let held = object.and_then(|object| object.get(name));
+        let held = match value {
+            Value::Array(_) if is_strategic && is_merged => Value::Null,
+            value => touched(value, held, is_strategic),
+        };
+        (name.clone(), held)
+    });
+    Value::Object(fields.collect())
+}
 
 /// The object after a patch, with the fields of `fields` alone; none if the patch cannot be
 /// applied to what is recorded.
@@ -119,6 +211,27 @@ mod tests {
         let data = rmp_serde::to_vec_named(object).unwrap();
         let patched = apply(&patch, &data, &FieldTree::All).unwrap();
         rmp_serde::from_slice(&patched).unwrap()
+    }
+
+    #[test]
+    fn what_a_patch_touches_has_its_form() {
+        let change = json!({
+            "metadata": {"labels": {"a": null}}, "spec": {"taints": [], "unset": {"x": 1}},
+            "status": {"phase": "Failed", "conditions": [{"type": "Ready"}]},
+        });
+        let object = json!({
+            "metadata": {"labels": {"a": "1", "b": "2"}}, "spec": {"taints": [{"key": "k"}]},
+            "status": {"phase": "Running", "conditions": [{"type": "Other"}]},
+        });
+        assert_eq!(
+            touched(&change, Some(&object), true),
+            json!({
+                "metadata": {"labels": {"a": "1"}}, "spec": {"taints": null, "unset": {"x": null}},
+                "status": {"phase": "Running", "conditions": null},
+            })
+        );
+        let of_merge = touched(&change, Some(&object), false);
+        assert_eq!(of_merge["spec"]["taints"], json!([{"key": "k"}]));
     }
 
     #[test]

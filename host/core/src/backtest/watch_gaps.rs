@@ -10,7 +10,7 @@ use crate::time::Instant;
 use crate::watch::Condition;
 
 /// The gaps in the watches, by the names of their resources.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct WatchGaps {
     /// Since when a watch is interrupted.
     open: BTreeMap<String, Instant>,

@@ -118,22 +118,25 @@ fn uncertain(threshold: Threshold, report: &Report) -> String {
 
 /// The report of a backtest.
 pub(crate) async fn report(arguments: BacktestArguments) -> Result<Report> {
+    let began = Instant::now();
     let reader = open(&arguments.journal)?;
-    let report = attempt(&reader, &arguments, None).await;
+    let report = attempt(&reader, &arguments, None, began).await;
     let refusal = report.as_ref().err();
     let refusal = refusal.and_then(|error| error.downcast_ref::<Refusal>());
     if !matches!(refusal, Some(Refusal::Read { .. })) {
         return report;
     }
-    // The guest reads live what no recorded list has: the recorded answers may serve.
+    // The guest reads live what no recorded list has, or does not have yet: the recorded answers
+    // may serve.
     let answers = answers(&reader, &arguments)?;
-    attempt(&reader, &arguments, Some(answers)).await
+    attempt(&reader, &arguments, Some(answers), began).await
 }
 
 async fn attempt(
     reader: &Reader,
     arguments: &BacktestArguments,
     answers: Option<LiveAnswers>,
+    began: Instant,
 ) -> Result<Report> {
     let mut session = Session::new(reader, arguments)?;
     if let Some(answers) = answers {
@@ -141,7 +144,6 @@ async fn attempt(
     }
     session.backtest.ask(span::asked(reader, &arguments.span));
     let (from, to) = arguments.span.micros();
-    let began = Instant::now();
     let mut entries = DecodedEntries::read_for_backtest(reader, Query::new(from, to))?;
     for entry in entries.by_ref() {
         session.entry(entry?).await?;

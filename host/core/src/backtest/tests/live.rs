@@ -9,13 +9,14 @@ use super::reads::{after_deletion, get, recorded};
 use crate::backtest::{Backtest, LiveAnswers};
 use crate::controller::{CallId, ControllerId};
 use crate::failure::{Failure, FailureClass};
-use crate::journal::{AnswerEntry, CallEntry, Entry, LiveRead, Record};
+use crate::journal::{AnswerEntry, CallEntry, Entry, LiveRead, Record, StreamEntry};
 use crate::live::{ReadAnswer, ReadRequest};
 use crate::mapping::{Mapping, ServedResource};
-use crate::object::{ApiResource, Kind, ObjectRecord};
+use crate::object::{ApiResource, Kind, ObjectRecord, Uid};
 use crate::plan::ListRequest;
 use crate::rollout::Role;
 use crate::time::{Instant, Now, Wall};
+use crate::watch::Condition;
 
 /// A field that the recorded lists do not have.
 const MISSING: [&str; 1] = ["spec.tolerations"];
@@ -99,7 +100,8 @@ fn answered(name: &str, result: Result<ObjectRecord, Failure>) -> (ReadRequest, 
     (get(name, "", &MISSING), ReadAnswer::Get(vec![result]))
 }
 
-/// The policy has deleted the pod a, the pod b exists, and there never was a pod c.
+/// The policy has deleted the pod a, the pod b exists, and no list ever had a pod c. The recorded
+/// controller has found it, when its watch lagged.
 #[test]
 fn recorded_answers_add_fields_to_what_the_recorded_lists_say() {
     let list = ReadRequest::List(ListRequest {
@@ -120,8 +122,13 @@ fn recorded_answers_add_fields_to_what_the_recorded_lists_say() {
         ];
         backtest.answer_from(answers(at(seconds), reads));
         let b = if serves { "found" } else { "server" };
+        let c = if [0, 1].contains(&seconds) {
+            "found"
+        } else {
+            "not-found"
+        };
         let found = ["a", "b", "c"].map(|name| read(&mut backtest, name));
-        assert_eq!(found, ["not-found", b, "not-found"], "{seconds}");
+        assert_eq!(found, ["not-found", b, c], "{seconds}");
         let Ok(ReadAnswer::List(objects)) = backtest.read(&list) else {
             panic!("the list is refused");
         };
@@ -135,12 +142,53 @@ fn recorded_answers_add_fields_to_what_the_recorded_lists_say() {
     }
     let report = backtest.finish().unwrap();
     assert_eq!(report.undecided.reads, 2 * 2);
-    assert_eq!(report.activity.recorded_reads, 3 * 2);
+    assert_eq!(report.activity.recorded_reads, 3 * 2 + 2);
     let note = report.notes.iter().find(|it| it.contains("not decidable"));
     assert!(
         note.unwrap().contains("v1 Pod ns/b (spec.tolerations)"),
         "{note:?}"
     );
+}
+
+/// Unknown is never absent.
+#[test]
+fn what_nobody_watches_is_not_absent() {
+    let mut backtest = after_deletion();
+    let later = answers(at(10), vec![answered("d", Ok(record("d")))]);
+    backtest.answer_from(later);
+    assert_eq!(read(&mut backtest, "c"), "not-found");
+    let stream = |condition| StreamEntry {
+        resource: "v1/pods".into(),
+        is_current: true,
+        condition,
+    };
+    let reason = "forbidden".to_owned();
+    let now = backtest.now.instant;
+    let interrupted = stream(Condition::Interrupted { reason });
+    backtest.gaps.note(&interrupted, now);
+    assert_eq!(read(&mut backtest, "c"), "server");
+    let gone = failure(FailureClass::NotFound);
+    backtest.answer_from(answers(at(0), vec![answered("c", Err(gone))]));
+    assert_eq!(read(&mut backtest, "c"), "not-found", "it was asked");
+    backtest.answer_from(LiveAnswers::of("test"));
+    backtest.gaps.note(&stream(Condition::Synced), now);
+    assert_eq!(read(&mut backtest, "c"), "server", "it catches up");
+    backtest.now.instant = now.after(SECOND * 10);
+    assert_eq!(read(&mut backtest, "c"), "not-found");
+}
+
+/// The recorded controller has asked a moment before it was removed.
+#[test]
+fn what_was_removed_is_not_found_by_an_answer_that_came_later() {
+    for is_removed in [true, false] {
+        let mut backtest = after_deletion();
+        backtest.answer_from(answers(at(0), vec![answered("c", Ok(record("c")))]));
+        if is_removed {
+            backtest.removed.insert(&Uid::new("c"));
+        }
+        let expected = if is_removed { "not-found" } else { "found" };
+        assert_eq!(read(&mut backtest, "c"), expected);
+    }
 }
 
 #[test]

@@ -138,6 +138,59 @@ fn patches_are_applied_to_what_is_recorded() {
     assert_eq!(report.candidate.deletions, 1);
 }
 
+/// Patches the phase of a failed pod, and deletes one that runs.
+const MARKER: Guest = Guest {
+    name: "marker",
+    policy: |key, pod, _| match pod["status"]["phase"].as_str() {
+        Some("Failed") => {
+            let patch = Patch {
+                kind: PatchKind::Merge,
+                subresource: "status".into(),
+                body: rmp_serde::to_vec_named(&json!({"status": {"phase": "Marked"}})).unwrap(),
+            };
+            plan(key, pod, vec![Step::Patch(patch)])
+        }
+        Some("Running") => super::bench::delete(key, pod),
+        _ => nothing(),
+    },
+};
+
+/// Of the rest, the patch says nothing.
+#[test]
+fn a_patch_lasts_until_somebody_writes_the_field() {
+    let mut recorder = Recorder::start(IDLE);
+    recorder.pod("a", "a", "Failed");
+    recorder.pass(10 * SECOND);
+    recorder.pod("a", "a", "Failed");
+    recorder.pass(10 * SECOND);
+    let marked = Trial::of(MARKER).run(&recorder.records).unwrap();
+    assert_eq!(
+        (marked.activity.patches, marked.candidate.deletions),
+        (1, 0)
+    );
+    recorder.pod("a", "a", "Running");
+    recorder.pass(10 * SECOND);
+    let report = Trial::of(MARKER).run(&recorder.records).unwrap();
+    assert_eq!(
+        (report.activity.patches, report.candidate.deletions),
+        (1, 1)
+    );
+}
+
+/// As of nine rounds of a status that users reset.
+#[test]
+fn what_others_have_written_since_leaves_room_for_patches() {
+    let mut recorder = Recorder::start(IDLE);
+    for _ in 0..20 {
+        recorder.pod("a", "a", "Failed");
+        recorder.pass(SECOND * 2);
+        recorder.pod("a", "a", "Pending");
+        recorder.pass(SECOND * 2);
+    }
+    let report = Trial::of(MARKER).run(&recorder.records).unwrap();
+    assert_eq!(report.activity.patches, 20);
+}
+
 #[test]
 fn a_json_patch_is_not_modelled_and_is_retried_at_a_distance() {
     const PATCHER: Guest = Guest {
