@@ -68,18 +68,22 @@ impl Chart {
         })
     }
 
-    fn files(&self) -> [(&'static str, String); 4] {
+    fn files(&self) -> Vec<(&'static str, String)> {
         let version = env!("CARGO_PKG_VERSION");
         let chart = format!(
             "apiVersion: v2\nname: davit\ndescription: Kubernetes controllers as WebAssembly\n\
              version: {version}\nappVersion: {version}\n"
         );
-        [
+        let mut files = vec![
             ("Chart.yaml", chart),
             ("values.yaml", self.values.clone()),
-            ("crds/controllers.davit.dev.yaml", self.definitions.clone()),
             ("templates/davit.yaml", self.templates.clone()),
-        ]
+        ];
+        // Helm fails at a file of definitions that has none: the overlay `file` has none.
+        if !self.definitions.is_empty() {
+            files.push(("crds/controllers.davit.dev.yaml", self.definitions.clone()));
+        }
+        files
     }
 }
 
