@@ -9,7 +9,7 @@ use davit_core::plan::Plan;
 use crate::commands::print;
 use crate::terminal::{BOLD, CYAN, DIM, GREEN, RED, Terminal, YELLOW};
 
-/// Prints a line, if anybody reads: without a reader, the story goes to its end all the same.
+/// Prints a line, if anybody reads: without a reader, the story continues.
 fn line(text: &str) {
     let _ = print::out(text);
 }

@@ -219,12 +219,14 @@ impl LiveAnswers {
         })
     }
 
-    /// The object that the same read found at this time, or in the moment after it.
+    /// The object that the same read found at this time, or in the moment after it. Only the first
+    /// answer counts: a later one may be what the recorded controller caused.
     pub(super) fn found_at(&self, request: &GetRequest, now: Wall) -> Option<&ObjectRecord> {
         let latest = Wall(now.0.saturating_add(SAME_TIME_MILLIS));
         let answers = &self.gets.get(request)?.answers.0;
         let mut answers = answers.range((now, 0)..=(latest, usize::MAX));
-        answers.find_map(|(_, one)| one.result.as_ref().ok())
+        let (_, first) = answers.next()?;
+        first.result.as_ref().ok()
     }
 
     /// The object of this uid as the same read has last found it up to this time, however long

@@ -168,7 +168,7 @@ impl Overlay {
     /// wrote.
     pub(super) fn end_patches(&mut self, object: &Object) {
         if let Some(patches) = self.patches.get_mut(object.uid()) {
-            patches.retain_mut(|one| !one.is_over(object));
+            patch::follow(patches, object);
         }
     }
 

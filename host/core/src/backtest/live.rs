@@ -51,11 +51,12 @@ impl<G: Clone> Backtest<G> {
         }
         let target = &request.target;
         if let Presence::Unlisted(resource) = &gap.presence {
+            if self.answers.is_none() {
+                return Err(Refusal::Read { what: gap.what });
+            }
             if self.gaps.since(resource, self.now.instant).is_some() {
                 // Nobody watches: unknown is never absent.
                 gap.presence = Presence::Unknown;
-            } else if self.answers.is_none() {
-                return Err(Refusal::Read { what: gap.what });
             }
         }
         let recorded = self.recorded_get(request, mapping, &gap);
@@ -112,11 +113,15 @@ impl<G: Clone> Backtest<G> {
                 match (&nearest.result, nearest.deleted()) {
                     (Ok(object), _) => {
                         let object = self.present(object.clone());
+                        // A list has seen its removal.
+                        let object = object.filter(|one| !self.was_removed(one));
                         object.ok_or_else(|| absent(target))
                     }
                     // It is gone because the recorded controller has deleted it.
                     (Err(_), Some(deleted))
-                        if self.settings.keeps() && !self.cluster.overlay.is_deleted(deleted) =>
+                        if self.settings.keeps()
+                            && !self.cluster.overlay.is_deleted(deleted)
+                            && !self.removed.contains(deleted) =>
                     {
                         let found = answers.found_until(request, deleted, self.now.wall);
                         Ok(self.present(found?.clone())?)
@@ -128,7 +133,7 @@ impl<G: Clone> Backtest<G> {
             Presence::Unlisted(_) => {
                 let found = answers.found_at(request, self.now.wall)?;
                 // It may also have found what was removed while it asked.
-                uid_of(&found.data).filter(|uid| !self.removed.contains(uid))?;
+                (!self.was_removed(found)).then_some(())?;
                 Ok(self.present(found.clone())?)
             }
         };
@@ -156,6 +161,11 @@ impl<G: Clone> Backtest<G> {
         let objects = objects.filter_map(|one| self.present(one)).collect();
         self.activity.recorded_reads += 1;
         Some(objects)
+    }
+
+    /// Whether history has removed this object lately.
+    fn was_removed(&self, object: &ObjectRecord) -> bool {
+        uid_of(&object.data).is_some_and(|uid| self.removed.contains(&uid))
     }
 
     /// A recorded object as the policy may see it: with a version of the backtest, and not if

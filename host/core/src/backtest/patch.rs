@@ -29,6 +29,8 @@ const DIRECTIVE: &str = "$patch";
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct LastingPatch {
     patch: Patch,
+    /// Its body.
+    change: Value,
     /// What the patch replaced in each list that has the object.
     replaced: Vec<(SegmentId, Value)>,
 }
@@ -41,19 +43,19 @@ impl LastingPatch {
         if let Some(Value::Object(metadata)) = change.get_mut("metadata") {
             metadata.remove("resourceVersion");
         }
-        let is_strategic = patch.kind == PatchKind::StrategicMerge;
-        let replaced = states.map(|object| {
-            let recorded = rmp_serde::from_slice(&object.data()).ok()?;
-            let of_list = touched(&change, Some(&recorded), is_strategic);
-            Some((object.segment(), of_list))
-        });
-        Some(Self {
-            replaced: replaced.collect::<Option<_>>()?,
+        let mut lasting = Self {
+            replaced: Vec::new(),
             patch: Patch {
                 body: rmp_serde::to_vec_named(&change).ok()?,
                 ..patch.clone()
             },
-        })
+            change,
+        };
+        for object in states {
+            let now = lasting.touched_in(object)?;
+            lasting.replaced.push((object.segment(), now));
+        }
+        Some(lasting)
     }
 
     /// From now on, the lists are others. Their first state of the object counts as what the patch
@@ -72,23 +74,61 @@ impl LastingPatch {
         apply(&self.patch, &data, &FieldTree::All).unwrap_or(data)
     }
 
-    /// Takes another state of the object. Returns whether somebody has written since what the patch
-    /// wrote: then there is another value than the one that the patch replaced.
-    pub(super) fn is_over(&mut self, object: &Object) -> bool {
-        let change: Option<Value> = rmp_serde::from_slice(&self.patch.body).ok();
-        let recorded: Option<Value> = rmp_serde::from_slice(&object.data()).ok();
-        let Some((change, recorded)) = change.zip(recorded) else {
-            return false;
-        };
+    fn touched_in(&self, object: &Object) -> Option<Value> {
+        let recorded: Value = rmp_serde::from_slice(&object.data()).ok()?;
         let is_strategic = self.patch.kind == PatchKind::StrategicMerge;
-        let now = touched(&change, Some(&recorded), is_strategic);
-        let mut lists = self.replaced.iter();
-        if let Some((_, replaced)) = lists.find(|(list, _)| *list == object.segment()) {
-            return *replaced != now;
-        }
-        self.replaced.push((object.segment(), now));
-        false
+        Some(touched(&self.change, Some(&recorded), is_strategic))
     }
+
+    /// Takes another state of the object: what somebody else has written since is not the patch's
+    /// any more. Returns whether anything is.
+    fn follow(&mut self, object: &Object, written: &[Value]) -> bool {
+        let Some(now) = self.touched_in(object) else {
+            return true;
+        };
+        let mut lists = self.replaced.iter_mut();
+        let Some((_, replaced)) = lists.find(|(list, _)| *list == object.segment()) else {
+            self.replaced.push((object.segment(), now));
+            return true;
+        };
+        if *replaced == now {
+            return true;
+        }
+        let written: Vec<&Value> = written.iter().collect();
+        let lasts = keep_own(&mut self.change, replaced, &now, &written);
+        if let Ok(body) = rmp_serde::to_vec_named(&self.change) {
+            self.patch.body = body;
+        }
+        lasts
+    }
+}
+
+/// Another state of an object that the policy has patched: ends what others have written since. What
+/// one of the patches wrote may be the recorded controller's own write, which comes later here.
+pub(super) fn follow(patches: &mut Vec<LastingPatch>, object: &Object) {
+    let written: Vec<Value> = patches.iter().map(|one| one.change.clone()).collect();
+    patches.retain_mut(|one| one.follow(object, &written));
+}
+
+/// Removes the fields of a change that have another value by now than the one that it replaced,
+/// unless one of these changes wrote it. Returns whether any field is left.
+fn keep_own(change: &mut Value, replaced: &mut Value, now: &Value, written: &[&Value]) -> bool {
+    let Value::Object(fields) = change else {
+        let is_own = written.contains(&now);
+        let lasts = *replaced == *now || is_own;
+        *replaced = now.clone();
+        return lasts;
+    };
+    let Value::Object(replaced) = replaced else {
+        return true;
+    };
+    fields.retain(|name, value| {
+        let before = replaced.entry(name.clone()).or_insert(Value::Null);
+        let now = now.get(name).unwrap_or(&Value::Null);
+        let written = written.iter().filter_map(|one| one.get(name));
+        keep_own(value, before, now, &written.collect::<Vec<_>>())
+    });
+    !fields.is_empty()
 }
 
 /// The version that an object has to have for this patch; none for any.
@@ -211,6 +251,27 @@ mod tests {
         let data = rmp_serde::to_vec_named(object).unwrap();
         let patched = apply(&patch, &data, &FieldTree::All).unwrap();
         rmp_serde::from_slice(&patched).unwrap()
+    }
+
+    #[test]
+    fn a_patch_keeps_the_fields_that_nobody_else_has_written() {
+        let change = json!({"metadata": {"annotations": {"seen": "1"}}, "spec": {"replicas": 0}});
+        let before = json!({"metadata": {"annotations": {"seen": null}}, "spec": {"replicas": 3}});
+        let after = |now: &Value, written: &[&Value]| {
+            let (mut change, mut replaced) = (change.clone(), before.clone());
+            let lasts = keep_own(&mut change, &mut replaced, now, written);
+            (lasts, change)
+        };
+        let scaled = json!({"metadata": {"annotations": {"seen": null}}, "spec": {"replicas": 5}});
+        let (lasts, left) = after(&scaled, &[&change]);
+        assert!(lasts);
+        assert_eq!(left, json!({"metadata": {"annotations": {"seen": "1"}}}));
+        // The recorded controller has written the same, or what an earlier patch wrote.
+        assert_eq!(after(&change, &[&change]), (true, change.clone()));
+        let earlier = json!({"spec": {"replicas": 5}});
+        assert_eq!(after(&scaled, &[&change, &earlier]), (true, change.clone()));
+        let other = json!({"metadata": {"annotations": {"seen": "2"}}, "spec": {"replicas": 5}});
+        assert!(!after(&other, &[&change]).0);
     }
 
     #[test]

@@ -314,7 +314,7 @@ impl Sim {
         let changes = self.subscribe(start.watch.store());
         let (control, disturbed) = Control::new(work);
         let mut watches = lock(&self.inner.watches);
-        // Those that have ended, now and then: each opening would else cost a look at all.
+        // Those that have ended, when there is no room: each opening would else cost a look at all.
         if watches.len() == watches.capacity() {
             watches.retain(Control::is_open);
         }

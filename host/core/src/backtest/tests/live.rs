@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::bench::{FAILED, Guest, IDLE, Recorder, SECOND, Trial, offer};
 use super::reads::{after_deletion, get, recorded};
-use crate::backtest::{Backtest, LiveAnswers};
+use crate::backtest::{Backtest, LiveAnswers, Refusal};
 use crate::controller::{CallId, ControllerId};
 use crate::failure::{Failure, FailureClass};
 use crate::journal::{AnswerEntry, CallEntry, Entry, LiveRead, Record, StreamEntry};
@@ -174,6 +174,31 @@ fn what_nobody_watches_is_not_absent() {
     backtest.gaps.note(&stream(Condition::Synced), now);
     assert_eq!(read(&mut backtest, "c"), "server", "it catches up");
     backtest.now.instant = now.after(SECOND * 10);
+    assert_eq!(read(&mut backtest, "c"), "not-found");
+}
+
+/// Without the recorded answers, nobody can say.
+#[test]
+fn what_no_list_has_is_refused_without_answers() {
+    let mut backtest = after_deletion();
+    let error = backtest.read(&get("c", "", &MISSING)).unwrap_err();
+    assert!(matches!(error, Refusal::Read { .. }), "{error}");
+}
+
+/// It was not there when the recorded controller asked, and it has created it then.
+#[test]
+fn the_first_answer_counts() {
+    let mut backtest = after_deletion();
+    let mut live = LiveAnswers::of("test");
+    let gone = Err(failure(FailureClass::NotFound));
+    for (millis, result) in [(0, gone), (500, Ok(record("c")))] {
+        let mut now = at(0);
+        now.wall.0 += millis;
+        for record in entries(now, vec![answered("c", result)]) {
+            live.note(record);
+        }
+    }
+    backtest.answer_from(live);
     assert_eq!(read(&mut backtest, "c"), "not-found");
 }
 

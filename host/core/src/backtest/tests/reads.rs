@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::bench::{FAILED, Guest, IDLE, Recorder, SECOND, Trial, desired, nothing, plan};
-use crate::backtest::{Backtest, Refusal, Report};
+use crate::backtest::{Backtest, LiveAnswers, Refusal, Report};
 use crate::journal::Record;
 use crate::live::{ReadAnswer, ReadRequest};
 use crate::manifest::Source;
@@ -155,7 +155,7 @@ const MARKER: Guest = Guest {
     },
 };
 
-/// Of the rest, the patch says nothing.
+/// A recorded state that is as before ends nothing.
 #[test]
 fn a_patch_lasts_until_somebody_writes_the_field() {
     let mut recorder = Recorder::start(IDLE);
@@ -177,7 +177,7 @@ fn a_patch_lasts_until_somebody_writes_the_field() {
     );
 }
 
-/// As of nine rounds of a status that users reset.
+/// As of twenty rounds of a status that users reset.
 #[test]
 fn what_others_have_written_since_leaves_room_for_patches() {
     let mut recorder = Recorder::start(IDLE);
@@ -245,6 +245,7 @@ pub(super) fn get(name: &str, uid: &str, fields: &[&str]) -> ReadRequest {
 #[test]
 fn live_reads_see_the_cluster_as_the_policy_left_it() {
     let mut backtest = after_deletion();
+    backtest.answer_from(LiveAnswers::of("test"));
     let mut classes = Vec::new();
     for (name, uid) in [("a", ""), ("b", ""), ("b", "other"), ("c", "")] {
         let Ok(ReadAnswer::Get(answers)) = backtest.read(&get(name, uid, &[])) else {
@@ -254,6 +255,7 @@ fn live_reads_see_the_cluster_as_the_policy_left_it() {
         classes.push(answer.map_or_else(|failure| failure.class.as_str(), |_| "found"));
     }
     assert_eq!(classes, ["not-found", "found", "uid-mismatch", "not-found"]);
+    backtest.answers = None;
     let list = |plural: &str, labels: &str| {
         ReadRequest::List(ListRequest {
             resource: ApiResource::new("", "v1", plural),
