@@ -29,7 +29,7 @@ impl Screen {
     }
 
     pub(super) fn title(&self, text: &str) {
-        line(&format!("{}", self.terminal.paint(BOLD, text)));
+        line(&self.terminal.paint(BOLD, text));
     }
 
     pub(super) fn chapter(&self, text: &str) {

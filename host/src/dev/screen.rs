@@ -153,7 +153,7 @@ impl Screen {
         }
         self.line(colour, &text);
         for step in steps {
-            let step = self.terminal.paint(DIM, &clean(&step)).to_string();
+            let step = self.terminal.paint(DIM, &clean(&step));
             self.print(&format!("                  {step}"));
         }
     }
