@@ -3,11 +3,14 @@
 //! The data is in `data` and `stringData`, and tools such as `kubectl apply`, kapp and Rancher
 //! copy it into annotations of their own.
 
-use rmp::encode::{write_map_len, write_nil, write_str};
+use rmp::encode::{write_map_len, write_str};
 
 use crate::msgpack::{DecodeError, Entries, Value};
 use crate::object::{ApiResource, ObjectRef};
 use crate::plan::{PatchKind, Step};
+
+/// Nothing, as MessagePack.
+const NIL: [u8; 1] = [0xc0];
 
 /// The fields that have the data.
 const DATA: [&str; 2] = ["data", "stringData"];
@@ -28,7 +31,7 @@ pub fn is_secret(object: &ObjectRef) -> bool {
 /// The keys stay. None if it has neither; nothing but `nil` if it cannot be read.
 #[must_use]
 pub fn without_data(secret: &[u8]) -> Option<Vec<u8>> {
-    strip(secret).unwrap_or_else(|DecodeError| Some(nil()))
+    strip(secret).unwrap_or_else(|DecodeError| Some(NIL.to_vec()))
 }
 
 /// Takes what a step of a plan writes into a Secret out of it. Of a JSON patch, which may write
@@ -37,7 +40,7 @@ pub fn strip_step(target: &ObjectRef, step: &mut Step) {
     let (object, body) = match step {
         Step::Patch(patch) if patch.kind == PatchKind::Json => {
             if is_secret(target) {
-                patch.body = nil();
+                patch.body = NIL.to_vec();
             }
             return;
         }
@@ -51,13 +54,6 @@ pub fn strip_step(target: &ObjectRef, step: &mut Step) {
     {
         *body = stripped;
     }
-}
-
-fn nil() -> Vec<u8> {
-    let mut nil = Vec::new();
-    // A vector takes any number of bytes.
-    let _ = write_nil(&mut nil);
-    nil
 }
 
 /// Another value; none if it stays as it is.

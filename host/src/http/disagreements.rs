@@ -179,19 +179,8 @@ pub struct Deletion {
     pub grace_period_seconds: Option<i64>,
 }
 
-/// The most bytes of the bodies of plans on a page. A viewer may ask for many pages at once.
+/// The most bytes of plans on a page, as they are in memory. A viewer may ask for many pages at once.
 const MOST_BYTES: usize = 2 << 20;
-
-/// The bytes of the bodies of a plan, in MessagePack.
-fn bodies(plan: &plan::Plan) -> usize {
-    let bodies = plan.steps.iter().map(|step| match step {
-        plan::Step::Patch(patch) => patch.body.len(),
-        plan::Step::Create(create) => create.body.len(),
-        plan::Step::Apply(apply) => apply.body.len(),
-        plan::Step::Delete(_) | plan::Step::Evict(_) | plan::Step::Event(_) => 0,
-    });
-    bodies.sum()
-}
 
 impl Page {
     /// Converts the disagreements that the host found and the progress of the step.
@@ -201,7 +190,7 @@ impl Page {
         let mut room = MOST_BYTES;
         let last = found.last.iter().filter(|one| {
             let sides = one.stable.iter().chain(&one.candidate);
-            let bytes: usize = sides.map(|side| bodies(&side.plan)).sum();
+            let bytes: usize = sides.map(|side| side.plan.bytes()).sum();
             let left = room.checked_sub(bytes);
             room = left.unwrap_or(room);
             left.is_some()

@@ -28,8 +28,9 @@ const DIRECTIVE: &str = "$patch";
 /// A patch of the policy, as long as nobody else has written what it writes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct LastingPatch {
-    patch: Patch,
-    /// Its body.
+    kind: PatchKind,
+    subresource: String,
+    /// What is left of its body.
     change: Value,
     /// What the patch replaced in each list that has the object.
     replaced: Vec<(SegmentId, Value)>,
@@ -44,12 +45,10 @@ impl LastingPatch {
             metadata.remove("resourceVersion");
         }
         let mut lasting = Self {
-            replaced: Vec::new(),
-            patch: Patch {
-                body: rmp_serde::to_vec_named(&change).ok()?,
-                ..patch.clone()
-            },
+            kind: patch.kind,
+            subresource: patch.subresource.clone(),
             change,
+            replaced: Vec::new(),
         };
         for object in states {
             let now = lasting.touched_in(object)?;
@@ -66,17 +65,18 @@ impl LastingPatch {
 
     /// Whether another patch writes the same.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.patch == other.patch
+        (self.kind, &self.subresource, &self.change)
+            == (other.kind, &other.subresource, &other.change)
     }
 
     /// The data of the object after the patch.
     pub(super) fn apply(&self, data: Vec<u8>) -> Vec<u8> {
-        apply(&self.patch, &data, &FieldTree::All).unwrap_or(data)
+        changed(self.kind, self.change.clone(), &data).unwrap_or(data)
     }
 
     fn touched_in(&self, object: &Object) -> Option<Value> {
         let recorded: Value = rmp_serde::from_slice(&object.data()).ok()?;
-        let is_strategic = self.patch.kind == PatchKind::StrategicMerge;
+        let is_strategic = self.kind == PatchKind::StrategicMerge;
         Some(touched(&self.change, Some(&recorded), is_strategic))
     }
 
@@ -95,11 +95,7 @@ impl LastingPatch {
             return true;
         }
         let written: Vec<&Value> = written.iter().collect();
-        let lasts = keep_own(&mut self.change, replaced, &now, &written);
-        if let Ok(body) = rmp_serde::to_vec_named(&self.change) {
-            self.patch.body = body;
-        }
-        lasts
+        keep_own(&mut self.change, replaced, &now, &written)
     }
 }
 
@@ -159,9 +155,14 @@ fn touched(change: &Value, object: Option<&Value>, is_strategic: bool) -> Value 
 /// The object after a patch, with the fields of `fields` alone; none if the patch cannot be
 /// applied to what is recorded.
 pub(super) fn apply(patch: &Patch, data: &[u8], fields: &FieldTree) -> Option<Vec<u8>> {
-    let mut object: Value = rmp_serde::from_slice(data).ok()?;
     let change: Value = rmp_serde::from_slice(&patch.body).ok()?;
-    match patch.kind {
+    msgpack::select(fields, &changed(patch.kind, change, data)?).ok()
+}
+
+/// The whole object after a change of this kind.
+fn changed(kind: PatchKind, change: Value, data: &[u8]) -> Option<Vec<u8>> {
+    let mut object: Value = rmp_serde::from_slice(data).ok()?;
+    match kind {
         PatchKind::Merge => merge(&mut object, change, false),
         PatchKind::StrategicMerge => merge(&mut object, change, true),
         PatchKind::Json => return None,
@@ -170,8 +171,7 @@ pub(super) fn apply(patch: &Patch, data: &[u8], fields: &FieldTree) -> Option<Ve
     if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
         metadata.remove("resourceVersion");
     }
-    let data = rmp_serde::to_vec_named(&object).ok()?;
-    msgpack::select(fields, &data).ok()
+    rmp_serde::to_vec_named(&object).ok()
 }
 
 fn merge(object: &mut Value, change: Value, is_strategic: bool) {

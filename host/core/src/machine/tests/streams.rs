@@ -90,9 +90,8 @@ fn a_discovery_that_fails_is_counted_for_every_controller() {
     assert_eq!(errors.count(), 1);
 }
 
-/// A series of a metric has one value.
-#[test]
-fn the_objects_of_a_resource_are_counted_over_all_selectors() {
+/// A controller that watches pods twice: all, and selected ones.
+fn watching_twice() -> Bench {
     let mut bench = Bench::new();
     bench.discover(&["pods", "nodes"]);
     let mut both = manifest();
@@ -104,6 +103,13 @@ fn the_objects_of_a_resource_are_counted_over_all_selectors() {
         stable: revision("one", both),
         ..desired("one", enforce())
     }]);
+    bench
+}
+
+/// A series of a metric has one value.
+#[test]
+fn the_objects_of_a_resource_are_counted_over_all_selectors() {
+    let mut bench = watching_twice();
     let streams: Vec<StreamId> = bench.streams.keys().copied().collect();
     assert_eq!(streams.len(), 2);
     for (stream, names) in streams.into_iter().zip([&["a", "b"][..], &["a"]]) {
@@ -122,17 +128,7 @@ fn the_objects_of_a_resource_are_counted_over_all_selectors() {
 /// metric: an alert on it would fire until the host starts again.
 #[test]
 fn a_resource_is_synced_while_every_stream_of_it_is() {
-    let mut bench = Bench::new();
-    bench.discover(&["pods", "nodes"]);
-    let mut both = manifest();
-    let mut selected = both.watches[0].clone();
-    selected.name = "web".into();
-    selected.label_selector = "app=web".into();
-    both.watches.push(selected);
-    bench.apply(vec![DesiredController {
-        stable: revision("one", both),
-        ..desired("one", enforce())
-    }]);
+    let mut bench = watching_twice();
     let synced = |bench: &mut Bench| bench.machine.state(bench.now.instant).synced;
     let pods = |is_synced| [("v1/pods".to_owned(), is_synced)].into();
     assert_eq!(synced(&mut bench), pods(false));
