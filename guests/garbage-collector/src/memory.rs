@@ -135,13 +135,9 @@ pub(crate) fn learn_left(cx: &Context<'_>, uid: &str, kinds: &[Fact<'_>]) -> Vec
 pub(crate) fn expire(cx: &Context<'_>, item: &WorkItem) -> Decision {
     let note = if is_slot(&item.key) {
         item.key.clone()
-    } else if left(cx, &item.key).is_empty() {
-        // A former version of this guest noted each absent owner under its uid.
-        let former = format!("{SLOT}{}", item.key);
-        let former = cx.note::<Vec<String>>(&former).map(|_| former);
-        let former = former.map(|it| Command::set_note(&it, None::<&()>));
-        return Decision::done().commands(former);
-    } else if cx.watch(OBJECTS).index_count(BY_OWNER, &item.key) > 0 {
+    } else if left(cx, &item.key).is_empty()
+        || cx.watch(OBJECTS).index_count(BY_OWNER, &item.key) > 0
+    {
         return Decision::done();
     } else {
         left_key(&item.key)

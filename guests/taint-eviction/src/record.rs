@@ -156,10 +156,6 @@ pub(crate) fn timer_key(pod: &str, taint: &str) -> String {
 }
 
 /// The pod's uid and the taint's key in the key of a timer.
-pub(crate) fn parse(timer: &str) -> (&str, Option<&str>) {
-    match timer.split_once(' ') {
-        Some((pod, taint)) => (pod, Some(taint)),
-        // A former version of this guest had one timer for each pod.
-        None => (timer, None),
-    }
+pub(crate) fn parse(timer: &str) -> (&str, &str) {
+    timer.split_once(' ').unwrap_or((timer, ""))
 }

@@ -95,10 +95,9 @@ pub(crate) fn reconcile_pod(
     let mut timers = Timers::new(config, cx);
     let Some(pod) = cx.watch(PODS).get_by_uid(uid) else {
         // No event: the pod is gone.
-        let queues = [TIMERS, EVICTIONS];
-        let items = queues.map(|queue| Command::cancel(queue, uid));
+        let eviction = Command::cancel(EVICTIONS, uid);
         let timers = Record::recall(cx, uid).discard(cx, uid);
-        return Ok(Decision::done().commands(items).commands(timers));
+        return Ok(Decision::done().commands([eviction]).commands(timers));
     };
     let taints = nodes.taints(cx, &pod.view.spec.node_name);
     timers.set(pod, &taints)?;
@@ -118,15 +117,6 @@ pub(crate) fn reconcile_timer(
     };
     let node = pod.view.spec.node_name.clone();
     let taints = nodes.taints(cx, &node);
-    let Some(taint) = taint else {
-        let mut timers = Timers::new(config, cx);
-        timers.inherited = Some(PendingItem {
-            created_at: item.created_at,
-            due_at: item.due_at,
-        });
-        timers.set(pod, &taints)?;
-        return Ok(timers.decision());
-    };
     let former = Record::recall(cx, uid);
     if !counts(&former, taint, &taints) {
         let mut timers = Timers::new(config, cx);
@@ -258,9 +248,6 @@ fn is_renewed(start: Instant, created_at: Instant) -> bool {
 struct Timers<'a> {
     config: &'a Config,
     cx: &'a Context<'a>,
-    /// The timer that a former version of this guest started for a pod and all of
-    /// its taints.
-    inherited: Option<PendingItem>,
     commands: Vec<Command>,
     plans: Vec<Plan>,
     has_cancelled: bool,
@@ -277,8 +264,6 @@ struct PodTimers {
     record: Record,
     /// The former timer that was due first: its time and its key.
     first: Option<(Instant, String)>,
-    /// The timer of a former version of this guest.
-    inherited: Option<PendingItem>,
     /// New timers are not due before this time.
     decided: Option<Instant>,
     /// When the first timer is now due.
@@ -290,17 +275,6 @@ struct PodTimers {
 impl PodTimers {
     fn key(&self, bound: &TimedTaint<'_>) -> String {
         timer_key(&self.uid, &bound.taint.key)
-    }
-
-    /// Since when the pod is under a taint without a timer. A timer of a former
-    /// version was for the shortest time: a taint with a shorter time was added
-    /// after it.
-    fn seen(&self, bound: &TimedTaint<'_>, now: Instant) -> Instant {
-        let inherited = self.inherited.filter(|timer| {
-            let due_at = later(timer.created_at, bound.time);
-            timer.due_at - due_at < SLACK
-        });
-        inherited.map_or(now, |timer| timer.created_at)
     }
 
     /// The pod leaves now. Timers of taints that still exist continue: the
@@ -323,7 +297,6 @@ impl<'a> Timers<'a> {
         Self {
             config,
             cx,
-            inherited: None,
             commands: Vec::new(),
             plans: Vec::new(),
             has_cancelled: false,
@@ -338,7 +311,6 @@ impl<'a> Timers<'a> {
         match Fate::of(self.config, &taints.node.no_execute, &pod.view.spec) {
             Fate::LeavesNow => timers.leave(taints),
             Fate::MayStay(bounds) => {
-                timers.inherited = self.inherited(&uid);
                 timers.decided = self.decided(&timers, &bounds, taints);
                 let is_unseen = |it: &TimedTaint<'_>| taints.arrivals.of(it.taint).is_none();
                 if bounds.iter().any(is_unseen) {
@@ -388,7 +360,6 @@ impl<'a> Timers<'a> {
                 taints: BTreeMap::new(),
             },
             former,
-            inherited: None,
             decided: None,
             next: None,
             is_over: false,
@@ -412,16 +383,6 @@ impl<'a> Timers<'a> {
         waiting.map(|timer| timer.due_at).min()
     }
 
-    /// The timer that a former version of this guest started, if there is one.
-    /// The timers of each taint replace it.
-    fn inherited(&mut self, uid: &str) -> Option<PendingItem> {
-        if let Some(waiting) = self.cx.pending(TIMERS, uid) {
-            self.commands.push(Command::cancel(TIMERS, uid));
-            return Some(waiting);
-        }
-        self.inherited
-    }
-
     /// Starts, moves or leaves the timer of a pod and a taint.
     fn bound(&mut self, timers: &mut PodTimers, bound: &TimedTaint<'_>, taints: &Taints) {
         let key = timers.key(bound);
@@ -442,7 +403,7 @@ impl<'a> Timers<'a> {
                 return;
             }
             waiting => {
-                let start = self.start_of(timers, bound, taints, timers.seen(bound, self.cx.now()));
+                let start = self.start_of(timers, bound, taints, self.cx.now());
                 let due_at = later(start, bound.time).max(timers.decided.unwrap_or(start));
                 // The timer of a former taint or node.
                 if waiting.is_some() {

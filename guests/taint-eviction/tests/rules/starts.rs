@@ -1,6 +1,6 @@
 //! When the time of each taint starts, and what ends it.
 
-use davit_guest::testing::{Harness, Pod, START};
+use davit_guest::testing::{Harness, Pod};
 use serde_json::{Value, json};
 use taint_eviction::{EVICTIONS, PODS, TIMERS, TaintEviction};
 
@@ -246,38 +246,6 @@ fn an_eviction_continues_while_its_taint_exists() {
     harness.heal();
     harness.advance(seconds(30));
     assert_eq!(left(&harness), [""; 0]);
-}
-
-/// The former version of this guest had one timer for each pod, under its uid.
-#[test]
-fn the_timers_of_a_former_version_continue() {
-    let mut harness = defaults();
-    harness.put(node(&[]));
-    harness.put(pod("pod").tolerates("taint1", Some(60)).into());
-    harness.run();
-    harness.enqueue_after(TIMERS, &uid("pod"), seconds(60));
-    harness.advance(seconds(30));
-    harness.put(node(&["taint1"]));
-    harness.advance(SECOND);
-    assert_eq!(harness.pending(TIMERS, &uid("pod")), None);
-    harness.advance(seconds(600));
-    assert_eq!(deletions(&harness), [("pod", 60)]);
-}
-
-/// A timer that is due before anything else enqueues the pod.
-#[test]
-fn a_due_timer_of_a_former_version_passes_its_start_on() {
-    let mut harness = defaults();
-    harness.put(node(&[]));
-    harness.put(pod("pod").tolerates("taint1", Some(60)).into());
-    harness.run();
-    harness.enqueue_after(TIMERS, &uid("pod"), seconds(20));
-    harness.advance(seconds(19));
-    harness.put(node(&["taint1"]));
-    let item = harness.pending(TIMERS, &uid("pod")).unwrap();
-    assert_eq!(item.created_at, START);
-    harness.advance(seconds(600));
-    assert_eq!(deletions(&harness), [("pod", 60)]);
 }
 
 fn added(at: i64) -> Value {
