@@ -27,7 +27,7 @@ use self::live::Proven;
 use crate::Policy;
 use crate::config::Proof;
 use crate::evaluate::Evaluator;
-use crate::judge::{Evaluation, Outcome, RELATED};
+use crate::judge::{Evaluation, Outcome, RELATED, earlier};
 use crate::report::Failures;
 use crate::rule::{Lead, Rule};
 use crate::sources::{self, EVICTIONS, GROUPS, ONE_BY_ONE, RelatedWatch, Source};
@@ -173,7 +173,7 @@ impl<'a> Call<'a> {
                     decision = decision.commands([one_by_one_item()]);
                     next = earlier(next, Some(self.again()));
                     // What `keep` spares may be for a later rule.
-                    is_taken = rule.keep.is_none();
+                    is_taken |= rule.keep.is_none();
                 }
                 _ if is_taken => {}
                 Turn::Noted { is_selected: false } => self.note(rule, key, None),
@@ -386,10 +386,9 @@ impl<'a> Call<'a> {
                 outcome: Outcome::OtherNamespace,
                 next: None,
             },
-            Ok(true) => {
-                if let Some(evaluation) = evaluator.own_clauses(rule) {
-                    evaluation
-                } else {
+            Ok(true) => match evaluator.own_clauses(rule) {
+                Err(evaluation) => evaluation,
+                Ok(own) => {
                     let unrelated = self.load(rule, object, &mut loaded).err();
                     evaluator.unlinked = rule.unlinked(&object.view);
                     for (name, value) in &loaded {
@@ -397,10 +396,10 @@ impl<'a> Call<'a> {
                     }
                     match unrelated {
                         Some(unrelated) => self.unrelated(unrelated),
-                        None => evaluator.rule(rule),
+                        None => evaluator.rule(rule, own),
                     }
                 }
-            }
+            },
         };
         let failed = match &evaluation.outcome {
             Outcome::Failed {
@@ -542,13 +541,6 @@ fn led<'c>(
     let values = lead.values.iter();
     let pages: Vec<_> = values.map(|value| cache.by_index(index, value)).collect();
     Box::new(pages.into_iter().flatten())
-}
-
-fn earlier(one: Option<i64>, other: Option<i64>) -> Option<i64> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
-    }
 }
 
 #[cfg(test)]

@@ -28,9 +28,19 @@ pub(crate) fn has(value: &Value, wanted: &Value, root: Option<&str>) -> bool {
                 Value::Int(number) => nanos(&number.to_string()),
                 _ => None,
             };
-            nanos(value).is_some_and(|number| Some(number) == nanos(wanted))
+            is_canonical(value) && nanos(value).is_some_and(|number| Some(number) == nanos(wanted))
         }
     }
+}
+
+/// Whether the API server may have written a value as a quantity: without a fraction. `1.1` is some
+/// other text, such as a version, and another one than `1.10`.
+fn is_canonical(value: &Value) -> bool {
+    let Value::Text(text) = value else {
+        return true;
+    };
+    let digits = text.trim_start_matches('-');
+    !text.contains('.') && (digits == "0" || !digits.starts_with('0'))
 }
 
 /// A quantity in units of 10⁻⁹; none for what is none, or too large or too fine.
@@ -129,6 +139,13 @@ mod tests {
         assert!(!has(labels.clone(), json!({"a": "2"}), "metadata"));
         assert!(has(labels.clone(), labels, "metadata"));
         assert!(!has(json!("2"), json!("2.0"), "metadata"));
+        for (value, wanted) in [("1.1", "1.10"), ("007", "7"), ("0.5", "500m")] {
+            assert!(
+                !has(json!(value), json!(wanted), "spec"),
+                "{value} {wanted}"
+            );
+        }
+        assert!(has(json!("0"), json!("0.0"), "spec"));
         assert!(!has(
             json!({"version": "1.1"}),
             json!({"version": "1.10"}),

@@ -79,36 +79,50 @@ pub(crate) struct Evaluation {
 }
 
 impl Evaluator<'_> {
-    /// The clauses that read only the object; none if all of them hold.
-    pub(crate) fn own_clauses(&self, rule: &Rule) -> Option<Evaluation> {
+    /// The clauses that read only the object: when time alone can change that all of them hold.
+    pub(crate) fn own_clauses(&self, rule: &Rule) -> Result<Option<i64>, Evaluation> {
         self.clauses(rule, false)
     }
 
-    /// Everything: what is related has been read.
-    pub(crate) fn rule(&self, rule: &Rule) -> Evaluation {
-        if let Some(evaluation) = self.clauses(rule, true) {
-            return evaluation;
-        }
-        match &rule.unless {
-            None => Evaluation {
+    /// Everything: what is related has been read. The clauses that read only the object hold, and
+    /// time alone can change that `own`.
+    pub(crate) fn rule(&self, rule: &Rule, own: Option<i64>) -> Evaluation {
+        let next = match self.clauses(rule, true) {
+            Ok(next) => earlier(own, next),
+            Err(evaluation) => return evaluation,
+        };
+        let Some(unless) = &rule.unless else {
+            return Evaluation {
                 outcome: Outcome::Selected,
-                next: None,
-            },
-            Some(unless) => self.unless(unless),
-        }
+                next,
+            };
+        };
+        let Evaluation {
+            outcome,
+            next: spared,
+        } = self.unless(unless);
+        let next = match outcome {
+            Outcome::Selected => earlier(next, spared),
+            _ => spared,
+        };
+        Evaluation { outcome, next }
     }
 
-    fn clauses(&self, rule: &Rule, with_related: bool) -> Option<Evaluation> {
+    fn clauses(&self, rule: &Rule, with_related: bool) -> Result<Option<i64>, Evaluation> {
         let clauses = rule.clauses.iter();
         self.failing(clauses.filter(|it| it.reads_others == with_related))
     }
 
-    /// The first clause that is false, or else the first one that fails; none if all are true.
+    /// The first clause that is false, or else the first one that fails. If all are true: when
+    /// time alone can change that.
     pub(crate) fn failing<'c>(
         &self,
         clauses: impl IntoIterator<Item = &'c Clause>,
-    ) -> Option<Evaluation> {
-        let object = self.objects.get(OBJECT)?;
+    ) -> Result<Option<i64>, Evaluation> {
+        let Some(object) = self.objects.get(OBJECT) else {
+            return Ok(None);
+        };
+        let mut until = None;
         // As in CEL, a part that is false decides even if another part fails.
         let mut failure = None;
         for clause in clauses {
@@ -126,7 +140,10 @@ impl Evaluator<'_> {
                 Answer::Undecided => {
                     let (result, next) = self.evaluate(&clause.expression);
                     let outcome = match clause.expression.boolean(result) {
-                        Ok(true) => continue,
+                        Ok(true) => {
+                            until = earlier(until, next);
+                            continue;
+                        }
                         Ok(false) => not(&clause.text, None),
                         Err(Failure::Absent(path)) => not(&clause.text, Some(path)),
                         Err(Failure::Error(message)) => failed(&clause.text, &message),
@@ -137,10 +154,10 @@ impl Evaluator<'_> {
             if matches!(evaluation.outcome, Outcome::Failed { .. }) {
                 failure.get_or_insert(evaluation);
             } else {
-                return Some(evaluation);
+                return Err(evaluation);
             }
         }
-        failure
+        failure.map_or(Ok(until), Err)
     }
 
     fn unless(&self, unless: &Expression) -> Evaluation {
@@ -153,6 +170,11 @@ impl Evaluator<'_> {
         };
         Evaluation { outcome, next }
     }
+}
+
+/// The earlier of two times, if there are any.
+pub(crate) fn earlier(one: Option<i64>, other: Option<i64>) -> Option<i64> {
+    one.into_iter().chain(other).min()
 }
 
 fn not(clause: &Arc<str>, absent: Option<String>) -> Outcome {

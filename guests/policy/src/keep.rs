@@ -119,8 +119,8 @@ impl Keep {
         }
     }
 
-    /// The group of an object; none if it is in none, so that the rule spares it. A value that
-    /// is too long for the key of an item is no group.
+    /// The group of an object; none if it is in none, so that the rule spares it. An empty value
+    /// is none, as in an index, and neither is one that is too long for the key of an item.
     pub(crate) fn group_of(&self, object: &Object<dynamic::Value>) -> Option<String> {
         let group = match &self.per {
             Per::Cluster => Some(String::new()),
@@ -132,7 +132,7 @@ impl Keep {
                 path,
                 is_of_namespace,
             } => {
-                let value = text_at(&object.view, path);
+                let value = text_at(&object.view, path).filter(|it| !it.is_empty());
                 let namespace = &object.reference.namespace;
                 value.map(|it| {
                     if *is_of_namespace {

@@ -208,3 +208,28 @@ fn a_module_is_a_file_or_the_name_of_a_built_in_guest() {
     assert_eq!(neither.code, 2, "{neither:?}");
     assert!(neither.err.contains("MODULE"), "{neither:?}");
 }
+
+/// Roles for another account, or of another policy's name, would give too much to the wrong one.
+#[test]
+fn the_roles_are_those_of_the_controller_in_the_file() {
+    let text = format!(
+        "apiVersion: davit.dev/v1alpha1\nkind: Controller\nmetadata: {{name: old}}\nspec: \
+         {{mode: DryRun, serviceAccountName: cleaner, undo: {{kinds: [{{resource: secrets}}]}}, \
+         module: {{builtin: policy}}, config: {{{RULES}}}}}\n"
+    );
+    let site = Site::new(&text);
+    let roles = site.inspect("--config @rules.yaml --rbac").success();
+    for part in ["name: davit-old", "name: cleaner", "- impersonate"] {
+        assert!(roles.contains(part), "{part}: {roles}");
+    }
+    let without_undo = text.replace("undo: {kinds: [{resource: secrets}]}, ", "");
+    let other = Site::new(&without_undo);
+    let fewer = other.inspect("--config @rules.yaml --rbac").success();
+    assert_ne!(roles, fewer, "the roles lack what undo reads");
+    let same = other.inspect("--config @rules.yaml --rbac --undo secrets");
+    assert_eq!(same.success(), roles);
+    let named = site.inspect("--config @rules.yaml --rbac --name new --service-account other");
+    let named = named.success();
+    assert!(named.contains("name: davit-new") && named.contains("name: other"));
+    assert!(!named.contains("cleaner"), "{named}");
+}

@@ -137,7 +137,7 @@ impl Call<'_> {
                 return;
             }
             let place = self.judge(rule, &object, |evaluator, evaluation| {
-                is_unknown |= evaluation.next == Some(self.again());
+                is_unknown |= matches!(evaluation.outcome, Outcome::Unknown(_));
                 let is_selected = evaluation.outcome == Outcome::Selected;
                 is_selected.then(|| order_of(evaluator, keep, &object))
             });

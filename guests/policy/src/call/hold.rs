@@ -107,13 +107,13 @@ impl Call<'_> {
         let mut is_counted = true;
         let mut failure = None;
         for clause in clauses {
-            match evaluator.failing([clause]).map(|it| it.outcome) {
-                None => {}
-                Some(Outcome::Failed { message, .. }) => failure = Some(message),
-                Some(Outcome::Not {
+            match evaluator.failing([clause]).map_err(|it| it.outcome) {
+                Ok(_) => {}
+                Err(Outcome::Failed { message, .. }) => failure = Some(message),
+                Err(Outcome::Not {
                     absent: Some(_), ..
                 }) => is_counted = false,
-                Some(_) => return Ok(false),
+                Err(_) => return Ok(false),
             }
         }
         match failure {

@@ -101,9 +101,8 @@ fn judge<'r>(
         unlinked,
     };
     let evaluator = proven.evaluator(call);
-    let evaluation = evaluator.own_clauses(rule);
-    let evaluation = evaluation.unwrap_or_else(|| evaluator.rule(rule));
-    let is_selected = evaluation.outcome == Outcome::Selected;
+    let own = evaluator.own_clauses(rule).ok();
+    let is_selected = own.is_some_and(|own| evaluator.rule(rule, own).outcome == Outcome::Selected);
     Ok(is_selected.then_some(proven))
 }
 

@@ -178,6 +178,37 @@ fn an_event_alone_is_recorded_once_for_each_time_that_it_is_true() {
     assert_eq!(harness.notes(), [""; 0], "no note outlives its object");
 }
 
+/// Nothing changes at the object when the rule ceases to select it.
+#[test]
+fn an_event_alone_is_recorded_again_after_time_has_ended_what_it_was_about() {
+    for rule in [
+        json!({"when": "now - finishedAt(object) < duration('5m')"}),
+        json!({"when": "object.status.phase == 'Failed'",
+               "unless": "now - finishedAt(object) >= duration('5m')"}),
+        json!({"when": "node.metadata.name == 'n' && now - finishedAt(object) < duration('5m')"}),
+    ] {
+        let mut rule = rule;
+        rule["name"] = json!("announce");
+        rule["match"] = json!({"resource": "pods"});
+        rule["do"] = json!({"event": {"reason": "Failed", "message": "it failed"}});
+        let mut harness = rules(json!([rule]));
+        harness.put(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}));
+        let failed_at = |time: &str| {
+            let mut pod = failed("ci", "a");
+            pod["spec"] = json!({"nodeName": "n"});
+            let ended = "/status/containerStatuses/0/state/terminated/finishedAt";
+            *pod.pointer_mut(ended).unwrap() = json!(time);
+            pod
+        };
+        harness.put(failed_at(START));
+        harness.advance(HOUR);
+        assert_eq!(harness.executions().len(), 1, "{rule}");
+        harness.put(failed_at("2023-11-14T23:13:20Z"));
+        harness.advance(HOUR);
+        assert_eq!(harness.executions().len(), 2, "{rule}");
+    }
+}
+
 #[test]
 fn what_fails_does_not_act_and_is_reported() {
     let mut harness = rules(json!([{

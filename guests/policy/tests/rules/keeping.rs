@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use davit_guest::testing::Harness;
-use policy::Policy;
+use policy::{Policy, Verdict};
 use serde_json::{Value, json};
 
 use crate::support::{HOUR, failed, rules};
@@ -18,13 +18,17 @@ fn pod(namespace: &str, name: &str, minute: u32, owner: &str) -> Value {
 }
 
 fn keep(keep: Value) -> Harness<Policy> {
-    rules(json!([{
+    rules(json!([keeping(keep)]))
+}
+
+fn keeping(keep: Value) -> Value {
+    json!({
         "name": "keep",
         "match": {"resource": "pods"},
         "when": "object.status.phase == 'Failed'",
         "keep": keep,
         "do": {"delete": {"gracePeriodSeconds": 0}},
-    }]))
+    })
 }
 
 #[test]
@@ -108,6 +112,30 @@ fn a_field_counts_in_each_namespace_by_itself() {
         }
         harness.advance(HOUR);
         assert_eq!(harness.keys("Pod"), left, "{kept}");
+    }
+}
+
+/// An index has no empty value, as if the label were not set.
+#[test]
+fn an_object_whose_field_is_empty_is_in_no_group() {
+    let of_app = || keeping(json!({"newest": 0, "per": "metadata.labels[\"app\"]"}));
+    let later = json!({
+        "name": "later", "match": {"resource": "pods"}, "when": "true", "do": {"delete": {}},
+    });
+    for (list, left) in [
+        (json!([of_app()]), &["ci/a", "ci/b"][..]),
+        (json!([of_app(), later]), &[]),
+    ] {
+        let mut harness = rules(list);
+        for name in ["a", "b"] {
+            let mut pod = pod("ci", name, 1, "x");
+            pod["metadata"]["labels"]["app"] = json!("");
+            harness.put(pod);
+        }
+        let explanation = harness.observe(Policy::explain);
+        assert_eq!(explanation.objects[0].findings[0].verdict, Verdict::NoGroup);
+        harness.advance(HOUR);
+        assert_eq!(harness.keys("Pod"), left);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Which of several rules acts on an object.
 
+use davit_guest::testing::Harness;
 use policy::{Policy, Verdict};
 use serde_json::{Value, json};
 
@@ -301,5 +302,43 @@ fn what_an_earlier_rule_spares_from_now_on_is_open_to_later_ones() {
         harness.remove("Pod", "ci/new");
         harness.advance(2 * MINUTE);
         assert_eq!(harness.keys("Pod"), [""; 0], "{way}");
+    }
+}
+
+/// The rule between spares the object, and is one whose objects are decided about one by one.
+#[test]
+fn a_rule_between_that_spares_an_object_gives_it_to_no_later_one() {
+    let failed_pods = |name: &str, rest: Value| {
+        let mut rule = json!({
+            "name": name, "match": {"resource": "pods"},
+            "when": "object.status.phase == 'Failed'", "do": {"delete": {}},
+        });
+        let fields = rule.as_object_mut().unwrap();
+        fields.extend(rest.as_object().unwrap().clone());
+        rule
+    };
+    let floor = |floor: &str| json!({"keep": {"newest": 3}, "hold": floor});
+    for (first, left) in [
+        (
+            json!({"hold": HELD, "do": {"annotate": {"a": "b"}}}),
+            &["ci/a", "ci/b"][..],
+        ),
+        (json!({"hold": "counts.failed <= 1"}), &["ci/b"]),
+    ] {
+        let rules = [
+            failed_pods("first", first.clone()),
+            failed_pods("between", floor("counts.failed <= 1")),
+            failed_pods("last", json!({})),
+        ];
+        let counts = json!({
+            "failed": {"resource": "pods", "when": "object.status.phase == 'Failed'"},
+        });
+        let mut harness =
+            Harness::<Policy>::new(&json!({"counts": counts, "rules": rules})).unwrap();
+        for name in ["a", "b"] {
+            harness.put(failed("ci", name));
+        }
+        harness.advance(HOUR);
+        assert_eq!(harness.keys("Pod"), left, "{first}");
     }
 }

@@ -83,21 +83,36 @@ impl Cache {
         self.view(watch)?.index(index)
     }
 
-    fn read(&self, request: &live::GetRequest) -> Result<types::Object, types::Failure> {
-        let target = &request.target;
-        let coordinates = Coordinates {
+    /// An object, in the version that is asked for or, as an API server has it in every version
+    /// that it serves, in the one that a watch lists.
+    fn object(&self, target: &types::ObjectRef) -> Option<&Value> {
+        let mut coordinates = Coordinates {
             api_version: target.api_version.clone(),
             kind: target.kind.clone(),
             namespace: target.namespace.clone(),
             name: target.name.clone(),
         };
-        let found = self
-            .objects
-            .get(&coordinates)
-            .ok_or_else(|| types::Failure {
-                class: "not-found".to_owned(),
-                message: format!("{} {} does not exist", target.kind, target.name),
-            })?;
+        if let Some(found) = self.objects.get(&coordinates) {
+            return Some(found);
+        }
+        let group = group_of(&target.api_version);
+        let served = self
+            .served
+            .iter()
+            .filter(|served| served.kind == target.kind);
+        let mut versions = served.filter(|served| served.resource.group == group);
+        versions.find_map(|served| {
+            coordinates.api_version = served.resource.api_version();
+            self.objects.get(&coordinates)
+        })
+    }
+
+    fn read(&self, request: &live::GetRequest) -> Result<types::Object, types::Failure> {
+        let target = &request.target;
+        let found = self.object(target).ok_or_else(|| types::Failure {
+            class: "not-found".to_owned(),
+            message: format!("{} {} does not exist", target.kind, target.name),
+        })?;
         let uid = text_at(found, "/metadata/uid");
         if !target.uid.is_empty() && target.uid != uid {
             return Err(types::Failure {
@@ -188,6 +203,11 @@ fn page(found: Option<Page<Entry<'_>>>) -> cache::Page {
         objects: items.into_iter().map(entry).collect(),
         next,
     }
+}
+
+/// The group of an `apiVersion`; empty for core.
+fn group_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
 fn limited(limit: u32) -> usize {
@@ -329,7 +349,8 @@ impl Host for Cache {
                 namespaced: served.namespaced,
             });
         }
-        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let group = group_of(api_version);
+        let version = api_version.rsplit('/').next().unwrap_or(api_version);
         self.has_every_kind.then(|| mapping::ResourceMapping {
             resource: types::ApiResource {
                 group: group.to_owned(),

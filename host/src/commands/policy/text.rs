@@ -55,7 +55,9 @@ fn outcome(outcome: &RuleOutcome) -> Vec<String> {
     let rule = safe(&outcome.rule);
     let reason = safe(&outcome.reason);
     if outcome.steps.is_empty() {
-        let mut lines = vec![match &outcome.changes_at {
+        // A rule that selects an object does not wait for the end of that.
+        let waits = ["not", "spared"].contains(&outcome.verdict);
+        let mut lines = vec![match outcome.changes_at.as_ref().filter(|_| waits) {
             Some(time) => format!("  {rule}: waits until {time}: {reason}"),
             None => format!("  {rule}: {}{reason}", prefix(outcome.verdict)),
         }];
