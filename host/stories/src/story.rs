@@ -99,7 +99,8 @@ struct Story {
     pods: BTreeMap<String, serde_json::Value>,
     /// When each pod has tolerated a taint of its node for long enough, at the earliest.
     tolerated: BTreeMap<String, Instant>,
-    /// How often the story deleted each object, besides pods.
+    /// How often the story deleted each object, besides pods; and how often its deletion had been
+    /// requested at the last rest.
     deleted: BTreeMap<String, usize>,
     /// Whether the host may request a deletion twice, because it forgot the first request.
     forgot: bool,
@@ -321,6 +322,7 @@ impl Story {
             Event::Rest => {
                 // Long enough for every timer of the guests.
                 self.rest(if self.has_pauses { PAUSED } else { CAUGHT_UP });
+                self.remember_deletions();
                 self.heartbeat = HEARTBEAT;
                 self.catches_up = ATTENTIVE;
             }

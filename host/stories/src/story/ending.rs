@@ -146,16 +146,39 @@ impl Story {
         if self.forgot {
             return Vec::new();
         }
-        let deletions = self.simulation.world.model().deletions();
-        let counts = deletions.filter_map(|(uid, steps)| {
-            let requested = |kind: DeletionKind| kind == DeletionKind::Requested;
-            let requests = steps.iter().filter(|step| requested(step.kind)).count();
-            let own = self.deleted.get(uid)?;
-            (requests > own + 1).then(|| {
-                let allowed = own + 1;
+        let counts = self.requested().filter_map(|(uid, requests)| {
+            let known = self.deleted.get(uid)?;
+            (requests > known + 1).then(|| {
+                let allowed = known + 1;
                 format!("DELETE was sent {requests} times for {uid}, and {allowed} are enough")
             })
         });
         counts.collect()
+    }
+
+    /// How often the deletion of each object was requested.
+    fn requested(&self) -> impl Iterator<Item = (&str, usize)> {
+        let deletions = self.simulation.world.model().deletions();
+        deletions.map(|(uid, steps)| {
+            let requested = |kind: DeletionKind| kind == DeletionKind::Requested;
+            let requests = steps.iter().filter(|step| requested(step.kind)).count();
+            (uid, requests)
+        })
+    }
+
+    /// After a rest, the host knows what it has requested: whatever made it forget before, one more
+    /// request for each object is enough.
+    pub(super) fn remember_deletions(&mut self) {
+        for problem in self.deleted_twice() {
+            self.world().violated(problem);
+        }
+        if self.forgot {
+            let requested = self.requested();
+            let known = requested.filter(|(uid, _)| self.deleted.contains_key(*uid));
+            let known: Vec<_> = known.map(|(uid, count)| (uid.to_owned(), count)).collect();
+            self.deleted.extend(known);
+        }
+        // Another host does not know the requests of the former leader.
+        self.forgot = self.has_replicas();
     }
 }
