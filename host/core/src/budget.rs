@@ -127,9 +127,10 @@ impl fmt::Display for Trip {
             f,
             "{whose}the guardrail {field} has tripped: {limit} {unit} in 60 seconds"
         )?;
-        match self.until {
-            Some(_) => Ok(()),
-            None => f.write_str("; plans wait until an operator resets it"),
+        match (self.role, self.until) {
+            // The candidate is rolled back, and nothing waits.
+            (Role::Candidate, _) | (_, Some(_)) => Ok(()),
+            (Role::Stable, None) => f.write_str("; plans wait until an operator resets it"),
         }
     }
 }

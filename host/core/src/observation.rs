@@ -19,6 +19,9 @@ use crate::undo::IdleKinds;
 pub struct Observation {
     /// The stable revision that runs; none until its watches are synced.
     pub stable: Option<RevisionIdentity>,
+    /// Whether its plans are executed: this host leads, and the revision is not one of a former
+    /// leader that waits to be replaced.
+    pub executes: bool,
     /// The resource that keeps the next stable revision from running, or that cannot be
     /// listed and that the running one does without.
     pub pending: Option<PendingResource>,
@@ -120,6 +123,8 @@ pub struct CandidateObservation {
     pub step: u32,
     /// Whether every watch of it shows what it should.
     pub complete: bool,
+    /// Since when this host counts what it did: another time once it has started again.
+    pub since: Instant,
     /// What it did in this step.
     pub observed: StepObservation,
 }

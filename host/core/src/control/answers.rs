@@ -149,7 +149,21 @@ impl Outcome<'_> {
             }
             RequestKind::Abort => match &status.candidate {
                 Some(candidate) if is_of_rollout(candidate, subject) => self.not_yet(),
-                _ => done(format!("the candidate {revision} was rolled back")),
+                _ => match &status.rejected {
+                    Some(rejected) if rejected.revision == revision => {
+                        done(format!("the candidate {revision} was rolled back"))
+                    }
+                    _ if status
+                        .stable
+                        .as_ref()
+                        .is_some_and(|one| one.revision == revision) =>
+                    {
+                        refused(format!("{revision} is the stable revision"))
+                    }
+                    _ => done(format!(
+                        "the rollout of {revision} has ended: the spec does not describe it any more"
+                    )),
+                },
             },
             RequestKind::Retry => match (&status.rejected, &status.candidate) {
                 (Some(_), _) => self.not_yet(),

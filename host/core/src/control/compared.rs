@@ -213,6 +213,7 @@ mod tests {
         };
         Observation {
             stable: None,
+            executes: true,
             pending: None,
             complete: true,
             circuit_open: None,

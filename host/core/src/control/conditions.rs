@@ -53,6 +53,8 @@ pub(super) struct ConditionInputs<'a> {
     /// What is known about the controller's account.
     pub(super) authorization: Option<&'a Authorization<'a>>,
     pub(super) running: Readiness,
+    /// The revision that runs until the stable one does; none if nothing runs until then.
+    pub(super) former: Option<&'a str>,
     /// Whether the stable revision's module is unsigned, and may not write.
     pub(super) stable_is_dry_run_only: bool,
     /// The resource that keeps the stable revision from running.

@@ -26,7 +26,7 @@ use super::reported::ReportedState;
 use super::requests::Requests;
 use super::rest::Rest;
 use super::reviews::Answers;
-use super::revision::{Revision, is_same_revision};
+use super::revision::{Revision, differs_in_module_alone, is_same_revision};
 use super::state::{Candidate, Rollout};
 use super::transition::LoadFailureOfStable;
 use super::trips::Trips;
@@ -271,6 +271,7 @@ impl<G: Clone> Controller<G> {
         now: Now,
     ) {
         self.continue_from(recorded, version, now);
+        self.confirm_module(now.instant);
         if self.stable.is_none() {
             // What failed may be possible by now.
             self.failure = None;
@@ -282,6 +283,33 @@ impl<G: Clone> Controller<G> {
         self.compared.take_over();
         self.part = Part::Leader;
         self.rest.end();
+    }
+
+    /// Reads the source again if the former leader has described another module at it than this
+    /// replica, which may have read it before: a tag was moved. Until then, what is recorded
+    /// continues.
+    fn confirm_module(&mut self, now: Instant) {
+        let Some(spec) = &self.spec else { return };
+        let candidate = self.rollout.candidate().map(|one| &one.revision);
+        let described = candidate.or(self.rollout.stable());
+        let Some(described) = described else { return };
+        let is_other = |desired: &Revision<G>| match self.rollout.rejected() {
+            // Its record does not have its module.
+            Some(rejected) => rejected.revision != desired.name(),
+            None => !desired.is_recorded_as(described) && differs_in_module_alone(spec, described),
+        };
+        // What is still being read counts neither.
+        let is_other = self.desired.as_ref().is_none_or(is_other);
+        let may_change = spec.module.check_interval().is_some()
+            && spec.module.digest.is_none()
+            && !spec.module.source.is_builtin();
+        if may_change && is_other {
+            if let Some(desired) = &mut self.desired {
+                desired.is_confirmed = false;
+            }
+            self.loading.read_again(now);
+            self.compute_new_needs();
+        }
     }
 
     /// Applies a declaration, with the revision of its spec if that was loaded before.
@@ -304,6 +332,10 @@ impl<G: Clone> Controller<G> {
         };
         self.spec_error = None;
         let former = self.spec.replace(spec.clone());
+        let guardrails = former.as_ref().map(|former| &former.guardrails);
+        if guardrails.is_some_and(|former| *former != spec.guardrails) {
+            self.trips.end_unless_observed();
+        }
         let is_another = former.is_none_or(|former| !is_same_revision(&former, &spec));
         if is_another {
             // The problem belongs to another spec.

@@ -324,6 +324,16 @@ impl LoadState {
         self.set_void_aside(spec);
     }
 
+    /// The source is read again, whatever its version, by an attempt that starts from now on: its
+    /// answer is no older.
+    pub(super) fn read_again(&mut self, now: Instant) {
+        (self.desired, self.former) = (None, None);
+        self.version = None;
+        self.pause = RETRY_FIRST;
+        self.check_at = Some(now);
+        self.restore_at.get_or_insert(now);
+    }
+
     /// An attempt for another spec than this one no longer holds this one back. If one for this
     /// spec was set aside before, it counts again.
     fn set_void_aside(&mut self, spec: &ControllerSpec) {

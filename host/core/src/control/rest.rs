@@ -63,6 +63,7 @@ fn is_same(before: Option<&Observation>, now: Option<&Observation>) -> bool {
     };
     let Observation {
         stable,
+        executes,
         pending,
         complete,
         circuit_open,
@@ -80,6 +81,7 @@ fn is_same(before: Option<&Observation>, now: Option<&Observation>) -> bool {
     candidate.is_none()
         && now.candidate.is_none()
         && *stable == now.stable
+        && *executes == now.executes
         && *pending == now.pending
         && *complete == now.complete
         && *circuit_open == now.circuit_open

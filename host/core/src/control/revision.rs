@@ -15,6 +15,9 @@ pub(super) struct Revision<G> {
     /// Whether the present spec describes it. Only a declaration and a load change that,
     /// and every reconcile asks for it.
     pub(super) is_described: bool,
+    /// Whether its module is what was last read from the source: not if another replica may have
+    /// read the source since. Such a revision is not described until the source is read again.
+    pub(super) is_confirmed: bool,
 }
 
 impl<G> Revision<G> {
@@ -33,6 +36,18 @@ impl<G> Revision<G> {
             spec,
             origin,
             is_described: false,
+            is_confirmed: true,
+        }
+    }
+
+    /// The same as the stable revision, which a record confirms.
+    pub(super) fn to_stable(&self) -> Self
+    where
+        G: Clone,
+    {
+        Self {
+            is_confirmed: true,
+            ..self.clone()
         }
     }
 
@@ -95,7 +110,8 @@ pub(super) fn is_update_of(spec: &ControllerSpec, former: &RevisionStatus) -> bo
     is_builtin && spec.module.digest.is_none() && differs_in_module_alone(spec, former)
 }
 
-fn differs_in_module_alone(spec: &ControllerSpec, former: &RevisionStatus) -> bool {
+/// Whether a spec with the module of a recorded revision describes that revision.
+pub(super) fn differs_in_module_alone(spec: &ControllerSpec, former: &RevisionStatus) -> bool {
     let digest = former.digest.parse();
     let config = encode_config(&spec.config);
     digest.is_ok_and(|digest| {

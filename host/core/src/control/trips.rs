@@ -17,8 +17,10 @@ pub(super) struct Trips {
     observed: Vec<(Trip, TrippedStatus)>,
     /// The status.
     statuses: Vec<TrippedStatus>,
-    /// The trips that an earlier host recorded.
+    /// The trips that hold when the controller starts: those of the status.
     resumed: Vec<TrippedGuardrail>,
+    /// Whether the controller runs, so that its trips are known.
+    are_observed: bool,
 }
 
 impl Trips {
@@ -27,11 +29,8 @@ impl Trips {
         Self {
             observed: Vec::new(),
             statuses: statuses.to_vec(),
-            resumed: if Mutant::ForgetTrips.is_active() {
-                Vec::new()
-            } else {
-                statuses.iter().filter_map(resumed).collect()
-            },
+            resumed: all_resumed(statuses),
+            are_observed: false,
         }
     }
 
@@ -46,12 +45,20 @@ impl Trips {
         };
     }
 
+    /// The operator has changed the guardrails. A controller that runs ends its trips itself.
+    pub(super) fn end_unless_observed(&mut self) {
+        if !self.are_observed {
+            *self = Self::default();
+        }
+    }
+
     /// Their status.
     pub(super) fn statuses(&self) -> &[TrippedStatus] {
         &self.statuses
     }
 
-    /// The trips that defer plans from the start of this host.
+    /// The trips that defer plans from the start of the controller: of a host, or once it may run
+    /// again.
     pub(super) fn resumed(&self) -> &[TrippedGuardrail] {
         &self.resumed
     }
@@ -59,9 +66,9 @@ impl Trips {
     /// Handles an observation, and adds a notice for each new trip.
     pub(super) fn observe(&mut self, seen: Option<&Observation>, notices: &mut Vec<Notice>) {
         // Until the controller runs, the record of the earlier host applies.
-        let Some(seen) = seen.filter(|seen| seen.stable.is_some()) else {
-            return;
-        };
+        let seen = seen.filter(|seen| seen.stable.is_some());
+        self.are_observed = seen.is_some();
+        let Some(seen) = seen else { return };
         let mut observed = Vec::new();
         let whole = seen.tripped.iter();
         for trip in whole.filter(|trip| trip.role == Role::Stable) {
@@ -78,6 +85,7 @@ impl Trips {
         }
         let statuses = observed.iter().map(|(_, status)| status.clone());
         self.statuses = statuses.collect();
+        self.resumed = all_resumed(&self.statuses);
         self.observed = observed;
     }
 
@@ -93,6 +101,14 @@ impl Trips {
         let recorded = recorded.find(|one| one.guardrail == trip.guardrail.field());
         recorded.filter(|_| trip.since.is_none()).cloned()
     }
+}
+
+/// The trips of a status.
+fn all_resumed(statuses: &[TrippedStatus]) -> Vec<TrippedGuardrail> {
+    if Mutant::ForgetTrips.is_active() {
+        return Vec::new();
+    }
+    statuses.iter().filter_map(resumed).collect()
 }
 
 /// A recorded trip; none if it is invalid.
@@ -173,6 +189,7 @@ mod tests {
                 Arc::default(),
                 LimitConfig::default(),
             )),
+            executes: true,
             pending: None,
             complete: true,
             circuit_open: None,

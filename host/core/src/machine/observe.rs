@@ -30,6 +30,7 @@ impl<G: Clone> Machine<G> {
             let tripped = controller.map(|one| one.tripped(now.instant).copied());
             let observation = Observation {
                 stable: controller.map(|one| one.stable().identity().clone()),
+                executes: hosted.leads,
                 pending: self.pending_resource(hosted),
                 complete: controller.is_some_and(|one| one.stable().is_complete()),
                 circuit_open: controller.and_then(|one| circuit_open(one.stable())),
@@ -205,6 +206,7 @@ fn candidate<G: Clone>(controller: &Controller<G>, now: Instant) -> Option<Candi
         identity: revision.identity().clone(),
         step: controller.step()?,
         complete: revision.is_complete(),
+        since: comparison.counted_since(),
         observed: StepObservation {
             counts: *comparison.counts(),
             failed_calls: tally.failed_calls,

@@ -4,6 +4,7 @@ use super::Machine;
 use super::hosted::HostedController;
 use crate::controller::{Outcome, PlanId};
 use crate::failure::FailureClass;
+use crate::gate::Mode;
 use crate::store::Change;
 use crate::time::Instant;
 use crate::undo::{IdleKinds, NotKept};
@@ -58,12 +59,21 @@ impl<G: Clone> Machine<G> {
             return None;
         }
         if !self.has_journal() {
-            return Some(NotKept::NoJournal.to_string());
+            let defers = hosted.settings.mode == Mode::Enforce && self.keeps_some_kind(hosted);
+            return defers.then(|| NotKept::NoJournal.to_string());
         }
         hosted
             .deferred_deletions
             .longest(now)
             .map(ToOwned::to_owned)
+    }
+
+    /// Whether the controller deletes objects of one of the kinds that are to be kept. Its other
+    /// deletions are not deferred.
+    fn keeps_some_kind(&self, hosted: &HostedController<G>) -> bool {
+        let idle = self.idle_undo_kinds(hosted);
+        let count = |idle: &IdleKinds| idle.not_served.len() + idle.not_deleted.len();
+        idle.is_some_and(|idle| count(&idle) < hosted.settings.undo.kinds.len())
     }
 
     /// The kinds of a controller's undo that keep nothing; none without undo, and until that is

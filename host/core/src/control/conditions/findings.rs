@@ -230,7 +230,7 @@ fn undisturbed(inputs: &ConditionInputs<'_>) -> Finding {
         return fine("Disabled", "Disabled", message);
     }
     if matches!(inputs.running, Readiness::No | Readiness::Starting) {
-        let message = listed::waits_for(inputs.pending);
+        let message = listed::waits_for(inputs);
         let cannot = inputs.pending.is_some_and(|one| one.hindrance.is_some());
         let summary = if cannot {
             "Starting: a list fails"

@@ -61,8 +61,8 @@ impl MissingGrant {
     /// What to do comes first: the list may be cut.
     pub(in crate::control) fn message(&self, controller: &str) -> String {
         one_line(&format!(
-            "{} declares more than spec.permissions grants (davit grant {controller} adds the \
-             rules): {}",
+            "{} declares more than spec.permissions grants (davit grant {controller} --apply \
+             adds the rules): {}",
             self.revision, self.missing
         ))
     }

@@ -24,7 +24,7 @@ pub(super) fn condition(inputs: &ConditionInputs<'_>) -> Condition {
             "a watched resource is not served".to_owned(),
         ),
         (Readiness::Starting, _) => {
-            let message = waits_for(inputs.pending);
+            let message = waits_for(inputs);
             (ConditionStatus::False, "Waiting", message)
         }
         (Readiness::No, _) => {
@@ -57,10 +57,17 @@ pub(super) fn finding(inputs: &ConditionInputs<'_>) -> Option<Finding> {
     })
 }
 
-/// Why a revision does not run yet.
-pub(super) fn waits_for(pending: Option<&PendingResource>) -> String {
+/// Why a revision does not run yet, and what runs until then.
+pub(super) fn waits_for(inputs: &ConditionInputs<'_>) -> String {
     let what = "the first lists of the watched resources are not complete";
-    pending.map_or_else(|| what.to_owned(), |pending| format!("{what}: {pending}"))
+    let until_then = match inputs.former {
+        Some(former) => format!("; until then {former} runs"),
+        None => String::new(),
+    };
+    match inputs.pending {
+        Some(pending) => format!("{what}{until_then}: {pending}"),
+        None => format!("{what}{until_then}"),
+    }
 }
 
 /// A resource that cannot be listed, while the stable revision runs.

@@ -185,6 +185,7 @@ fn inputs(case: &Case) -> ConditionInputs<'_> {
         other_host: case.other_host.as_ref(),
         has_lease: case.has_lease,
         journal: None,
+        former: None,
     }
 }
 

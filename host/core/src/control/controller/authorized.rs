@@ -57,10 +57,21 @@ impl<G: Clone> Controller<G> {
     }
 
     /// Whether the account may open the watches of a revision, and the host may impersonate
-    /// it if the revision reads live or writes. What is not known yet is not allowed.
+    /// it if the revision reads live or writes. What is not known yet is not allowed, but that what
+    /// it deletes may be read first: that is asked for when an operator adds `undo` to a controller
+    /// that runs, and without the permission nothing is deleted.
     pub(super) fn is_authorized(&self, revision: &LoadedRevision<G>) -> bool {
-        let needs = self.needs(revision);
-        needs.is_some_and(|needs| needs.reviews.values().all(Knowledge::is_allowed))
+        let Some(needs) = self.needs(revision) else {
+            return false;
+        };
+        // The stable revision may wait for its record.
+        let next = self.applied.as_ref().and(self.stable.as_ref());
+        let next = next.map(|stable| &stable.loaded);
+        let mut running = self.running().chain(next);
+        let runs = running.any(|one| one.identity == revision.identity);
+        needs.reviews.iter().all(|(review, known)| {
+            known.is_allowed() || (runs && known.answer.is_none() && is_of_undo(review))
+        })
     }
 
     /// What the status says about the account; none before a revision is loaded.
@@ -104,6 +115,11 @@ impl<G: Clone> Controller<G> {
         };
         Some(Authorization::Allowed { allowed, failure })
     }
+}
+
+/// Whether this asks whether copies may be kept of what is deleted.
+fn is_of_undo(review: &AccessReview) -> bool {
+    matches!(review, AccessReview::Access(access) if access.verb == "get")
 }
 
 impl Needs {

@@ -6,12 +6,12 @@ use std::time::Duration;
 use super::Controller;
 use crate::api::{ModeConfig, RevisionStatus};
 use crate::control::notice::Notice;
-use crate::control::revision::is_update_of;
+use crate::control::revision::{Revision, differs_in_module_alone, is_update_of};
 use crate::control::state::{Candidate, CandidateEligibility, Wait};
 use crate::control::transition::table::{self, Phase};
 use crate::control::transition::{Circumstances, OperatorRequests, Transition};
-use crate::observation::Observation;
-use crate::rollout::progress::{self, Analysis, Progress, Request, StepObservation};
+use crate::observation::{CandidateObservation, Observation};
+use crate::rollout::progress::{self, Analysis, Progress, Request};
 use crate::time::Wall;
 use crate::times::precise_time;
 
@@ -66,7 +66,7 @@ impl<G: Clone> Controller<G> {
         let is_held = rollout.paused || !is_current || may_not_write;
         let mut seen = self.seen_in_step(seen, candidate).cloned();
         if let Some(seen) = &mut seen {
-            seen.trip.take_if(|_| !leads);
+            seen.observed.trip.take_if(|_| !leads);
         }
         let counts_time = !is_held && spec.mode != ModeConfig::Disabled;
         let request = self.in_force.of(&candidate.status());
@@ -80,7 +80,7 @@ impl<G: Clone> Controller<G> {
             candidate.counts.note_absence();
         }
         if let Some(seen) = &seen {
-            candidate.counts.observe(seen);
+            candidate.counts.observe(&seen.observed, seen.since);
             if counts_time {
                 candidate.elapsed += passed;
             }
@@ -130,8 +130,9 @@ impl<G: Clone> Controller<G> {
         };
         let stable = self.stable.as_ref();
         if stable.is_none_or(|stable| !stable.is_recorded_as(decided)) {
-            let mut desired = self.desired.iter();
-            self.stable = desired.find(|one| one.is_recorded_as(decided)).cloned();
+            let desired = self.desired.as_ref();
+            let decided = desired.filter(|one| one.is_recorded_as(decided));
+            self.stable = decided.map(Revision::to_stable);
         }
     }
 
@@ -173,7 +174,23 @@ impl<G: Clone> Controller<G> {
         let stable = self.stable.as_ref();
         let describes_stable = stable.is_some_and(|stable| stable.is_described);
         let described = self.described();
-        describes_stable || described.is_some_and(|one| !self.is_candidate(Some(one)))
+        (describes_stable && !self.may_describe_candidate())
+            || described.is_some_and(|one| !self.is_candidate(Some(one)))
+    }
+
+    /// Whether the present spec describes the candidate, or may do so once its module is read: a
+    /// tag, a file or a `ConfigMap` has another module than for the stable revision, and the spec
+    /// is the same.
+    fn may_describe_candidate(&self) -> bool {
+        let (Some(spec), Some(candidate)) = (&self.spec, self.rollout.candidate()) else {
+            return false;
+        };
+        match &self.desired {
+            Some(desired) if desired.is_confirmed => {
+                desired.is_described && self.is_candidate(Some(desired))
+            }
+            _ => differs_in_module_alone(spec, &candidate.revision),
+        }
     }
 
     /// Whether the present spec still describes the candidate, which then may run.
@@ -197,7 +214,7 @@ impl<G: Clone> Controller<G> {
         &self,
         seen: Option<&'a Observation>,
         candidate: &Candidate,
-    ) -> Option<&'a StepObservation> {
+    ) -> Option<&'a CandidateObservation> {
         let stable = self.stable.as_ref()?;
         let seen = seen.filter(|seen| seen.complete)?;
         // An observation beside a replaced revision does not count.
@@ -206,6 +223,6 @@ impl<G: Clone> Controller<G> {
         }
         let running = seen.candidate.as_ref().filter(|one| one.complete)?;
         let is_it = running.identity.name() == candidate.revision.revision;
-        (is_it && running.step == candidate.number).then_some(&running.observed)
+        (is_it && running.step == candidate.number).then_some(running)
     }
 }

@@ -98,6 +98,7 @@ impl<G: Clone> Controller<G> {
             not_granted: None,
             authorization: None,
             running: self.readiness(seen),
+            former: self.former(seen),
             stable_is_dry_run_only: status.stable.as_ref().is_some_and(|one| one.unsigned)
                 && !self.trust.admits_unsigned(),
             pending: seen.and_then(|seen| seen.pending.as_ref()),
@@ -111,6 +112,16 @@ impl<G: Clone> Controller<G> {
             has_lease: self.has_lease,
             journal: self.journal,
         }
+    }
+
+    /// The name of the revision that runs until the watches of the stable one are synced.
+    fn former<'a>(&self, seen: Option<&'a Observation>) -> Option<&'a str> {
+        let running = seen.filter(|seen| seen.executes)?.stable.as_ref()?;
+        let is_stable = self
+            .stable
+            .as_ref()
+            .is_some_and(|one| one.identity() == running);
+        (!is_stable).then(|| running.name())
     }
 
     fn readiness(&self, seen: Option<&Observation>) -> Readiness {

@@ -60,7 +60,7 @@ impl<G: Clone> Controller<G> {
                 return None;
             }
             (Role::Stable, stable.revision.clone())
-        } else if self.desired.is_none() && self.spec.is_some() {
+        } else if !self.has_read_source() && self.spec.is_some() {
             let candidate = self.rollout.candidate()?;
             if self.trust.denies_recorded(&candidate.revision) {
                 self.loading.restored();
@@ -72,6 +72,12 @@ impl<G: Clone> Controller<G> {
             return None;
         };
         Some(self.loading.start_recorded(which, revision, id()))
+    }
+
+    /// Whether the revision that the spec describes is loaded, with what its source has.
+    fn has_read_source(&self) -> bool {
+        let desired = self.desired.as_ref();
+        desired.is_some_and(|desired| desired.is_confirmed)
     }
 
     /// Handles the result of an attempt to load a revision. Its source is not checked again
@@ -111,7 +117,9 @@ impl<G: Clone> Controller<G> {
                 let spec = self.spec.as_ref();
                 let is_described = spec.is_some_and(|spec| loaded.is_described_by(spec));
                 if is_described && self.is_candidate(Some(&loaded)) {
-                    self.desired.get_or_insert(loaded);
+                    if !self.has_read_source() {
+                        self.desired = Some(loaded);
+                    }
                 } else {
                     self.loading.restored();
                 }

@@ -63,7 +63,8 @@ impl<G: Clone> Controller<G> {
     fn note_described(&mut self) {
         let spec = self.spec.as_ref();
         for one in self.stable.iter_mut().chain(&mut self.desired) {
-            one.is_described = spec.is_some_and(|spec| one.is_described_by(spec));
+            let is_it = spec.is_some_and(|spec| one.is_described_by(spec));
+            one.is_described = one.is_confirmed && is_it;
         }
     }
 

@@ -264,6 +264,62 @@ fn an_account_needs_to_read_what_is_kept_before_its_deletion() {
     assert_eq!(bench.runs(), Some((name_of(&first), None)));
 }
 
+/// Without it nothing is deleted: that it is not known yet is no reason to stop.
+#[test]
+fn a_controller_that_runs_continues_while_nobody_knows_whether_copies_may_be_kept() {
+    let mut first = writer();
+    let mut bench = Bench::running(first.clone());
+    let undo = json!({"kinds": [{"resource": "pods"}]});
+    first.undo = serde_json::from_value(undo).unwrap();
+    bench.no_reviews = Some("the server answered 429");
+    bench.change(first.clone());
+    bench.pass(120);
+    assert_eq!(bench.runs(), Some((name_of(&first), None)));
+    assert_eq!(bench.stops, 0);
+    assert_eq!(authorized(&bench), is("Unknown", "NotReviewed"));
+    // Another revision needs the same, and waits for its record.
+    let mut second = first.clone();
+    second.config["other"] = json!(true);
+    bench.is_recording = false;
+    bench.change(second);
+    bench.pass(5);
+    assert_eq!(bench.runs(), Some((name_of(&first), None)));
+    bench.is_recording = true;
+    bench.change(first.clone());
+    bench.pass(5);
+    assert_eq!(bench.stops, 0);
+    // Another account is another matter.
+    first.service_account_name = Some("other".to_owned());
+    bench.change(first.clone());
+    bench.pass(1);
+    assert_eq!(bench.runs(), None);
+    first.service_account_name = Some("gc".to_owned());
+    (bench.no_reviews, bench.denied) = (None, ["get pods"].into());
+    bench.change(first);
+    bench.pass(61);
+    assert_eq!(bench.runs(), None, "it is denied");
+}
+
+/// The spec describes both revisions, and only the module differs.
+#[test]
+fn a_rollout_of_a_moved_tag_waits_for_its_account() {
+    let mut first = guest(&["pods"]);
+    first.rollout.steps = vec!["shadow until promoted".parse().unwrap()];
+    let mut bench = Bench::running(first.clone());
+    bench.replaced = 1;
+    bench.pass(65);
+    let before = bench.candidate();
+    (bench.denied, bench.forbidden) = (["watch pods"].into(), 1);
+    bench.pass(61);
+    assert_eq!(bench.runs(), None);
+    assert_eq!(bench.candidate().since, before.since);
+    bench.denied.clear();
+    bench.pass(61);
+    let candidate = Some((before.revision.clone(), 0));
+    assert_eq!(bench.runs(), Some((name_of(&first), candidate)));
+    assert_eq!(bench.candidate().since, before.since);
+}
+
 /// A guest that reads live or writes, as the account.
 fn writer() -> ControllerSpec {
     let mut spec = guest(&["pods"]);

@@ -84,6 +84,8 @@ pub(super) struct Bench {
     pub(super) former_candidate: Option<RevisionIdentity>,
     /// How often the controller was stopped.
     pub(super) stops: usize,
+    /// How often the module at the source was replaced, under the same tag.
+    pub(super) replaced: u32,
 }
 
 pub(super) fn spec(config: u32, steps: &[&str]) -> ControllerSpec {
@@ -104,8 +106,20 @@ pub(super) fn module(spec: &ControllerSpec) -> ModuleDigest {
 }
 
 pub(super) fn identity(spec: &ControllerSpec) -> RevisionIdentity {
+    identity_with(module(spec), spec)
+}
+
+fn identity_with(module: ModuleDigest, spec: &ControllerSpec) -> RevisionIdentity {
     let config = encode_config(&spec.config).unwrap();
-    RevisionIdentity::new(module(spec), config.into(), spec.limits)
+    RevisionIdentity::new(module, config.into(), spec.limits)
+}
+
+/// The module at the source, after it was replaced so often.
+fn module_after(replaced: u32, spec: &ControllerSpec) -> ModuleDigest {
+    match replaced {
+        0 => module(spec),
+        _ => ModuleDigest::of(format!("{replaced} {:?}", spec.module.source).as_bytes()),
+    }
 }
 
 pub(super) fn name_of(spec: &ControllerSpec) -> String {
@@ -113,10 +127,14 @@ pub(super) fn name_of(spec: &ControllerSpec) -> String {
 }
 
 pub(super) fn loaded(spec: &ControllerSpec) -> LoadedRevision<Guest> {
+    loaded_with(module(spec), spec)
+}
+
+fn loaded_with(module: ModuleDigest, spec: &ControllerSpec) -> LoadedRevision<Guest> {
     LoadedRevision {
         guest: "a.wasm",
         manifest: Arc::new(manifest(spec)),
-        identity: identity(spec),
+        identity: identity_with(module, spec),
         away: None,
         is_shipped: spec.module.source.is_builtin(),
     }
@@ -234,6 +252,7 @@ impl Bench {
             former_stable: None,
             former_candidate: None,
             stops: 0,
+            replaced: 0,
         };
         bench.declare();
         bench
@@ -253,8 +272,14 @@ impl Bench {
         let seconds = (self.now.wall.0 - NOON) / 1000;
         let mut next = Self::start_at(seconds + 60, spec, self.record.clone());
         next.declaration = self.declaration.clone();
+        next.replaced = self.replaced;
         next.declare();
         next
+    }
+
+    /// The name of the revision of a spec with the module that is at its source.
+    pub(super) fn name_at_source(&self, spec: &ControllerSpec) -> String {
+        identity_with(module_after(self.replaced, spec), spec).to_string()
     }
 
     /// Another host after a crash, whose spec cannot be read.
@@ -445,25 +470,24 @@ impl Bench {
     }
 
     fn load(&self, load: &Load) -> Result<LoadResult<Guest>, LoadProblem> {
-        let version = Some(SourceVersion("1".into()));
+        let version = Some(SourceVersion(self.replaced.to_string()));
         match &load.target {
             LoadTarget::Desired { .. } if self.is_source_away => {
                 Err(LoadProblem::new(LoadFailure::NotFound, "it cannot be read"))
             }
-            LoadTarget::Desired { spec, before, .. } if before.is_none() => {
-                Ok(LoadResult::Loaded {
-                    revision: loaded(spec),
-                    spec: spec.clone(),
-                    version,
-                })
-            }
-            LoadTarget::Desired { .. } => Ok(LoadResult::Unchanged),
+            LoadTarget::Desired { before, .. } if *before == version => Ok(LoadResult::Unchanged),
+            LoadTarget::Desired { spec, .. } => Ok(LoadResult::Loaded {
+                revision: loaded_with(module_after(self.replaced, spec), spec),
+                spec: spec.clone(),
+                version,
+            }),
             LoadTarget::Stable { revision } | LoadTarget::Candidate { revision } => {
                 let spec = self.record.spec(revision).filter(|_| !self.is_cache_lost);
                 let spec = spec
                     .ok_or_else(|| LoadProblem::new(LoadFailure::NotRecorded, "it is not kept"))?;
+                let module = spec.module.digest.unwrap_or_else(|| module(&spec));
                 Ok(LoadResult::Loaded {
-                    revision: loaded(&spec),
+                    revision: loaded_with(module, &spec),
                     spec: Box::new(spec),
                     version: None,
                 })
@@ -476,7 +500,7 @@ impl Bench {
         let result = Ok(LoadResult::Loaded {
             revision: loaded(spec),
             spec: Box::new(spec.clone()),
-            version: Some(SourceVersion("1".into())),
+            version: Some(SourceVersion(self.replaced.to_string())),
         });
         self.handle(ControlInput::Loaded { id, result });
     }
@@ -515,6 +539,7 @@ impl Bench {
             let former = self.former_candidate.as_ref();
             let observation = Observation {
                 stable: Some(stable.unwrap_or(&desired.stable.identity).clone()),
+                executes: true,
                 pending: None,
                 complete: true,
                 circuit_open: None,
@@ -527,6 +552,7 @@ impl Bench {
                     identity: former.unwrap_or(&revision.identity).clone(),
                     step: step.number,
                     complete: true,
+                    since: Instant::ZERO,
                     observed: self.observed.clone(),
                 }),
                 tripped: Vec::new(),

@@ -45,7 +45,7 @@ fn a_revision_beyond_its_grant_does_not_start() {
     assert_eq!(bench.condition("Configured").0, "True");
     let (.., message) = bench.condition("Granted");
     let expected = format!(
-        "{} declares more than spec.permissions grants (davit grant podgc adds the rules): read \
+        "{} declares more than spec.permissions grants (davit grant podgc --apply adds the rules): read \
          pods (data)",
         name_of(&first)
     );

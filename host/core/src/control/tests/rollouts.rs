@@ -55,6 +55,32 @@ fn a_step_continues_after_a_restart_without_the_time_in_between() {
     assert_eq!(last.status().candidate, None);
 }
 
+/// The spec is that of the stable revision, which is loaded first.
+#[test]
+fn a_rollout_of_a_moved_tag_continues_after_a_restart_while_its_source_is_away() {
+    let mut bench = Bench::running(first());
+    bench.replaced = 1;
+    bench.pass(65);
+    let before = bench.candidate();
+    assert_eq!(before.revision, bench.name_at_source(&first()));
+    let mut next = bench.crash();
+    next.is_source_away = true;
+    next.settle();
+    next.pass(5);
+    assert_eq!(next.candidate().since, before.since);
+    let candidate = Some((before.revision.clone(), 0));
+    assert_eq!(next.runs(), Some((name_of(&first()), candidate)));
+    next.is_source_away = false;
+    next.pass(70);
+    assert_eq!(next.candidate().since, before.since);
+    assert_eq!(next.candidate().step, 2);
+    // The tag is back.
+    next.replaced = 0;
+    next.pass(65);
+    assert_eq!(next.status().candidate, None);
+    assert_eq!(next.stable(), name_of(&first()));
+}
+
 #[test]
 fn no_time_passes_in_a_step_that_is_paused() {
     let mut paused = second();
@@ -114,6 +140,13 @@ fn a_candidate_is_judged_beside_the_stable_revision_alone() {
     bench.change(spec(1, &[]));
     bench.settle();
     assert_eq!(bench.stable(), name_of(&first()));
+    let (is, reason, message) = bench.condition("Synced");
+    assert_eq!((&*is, &*reason), ("False", "Waiting"));
+    let former = name_of(&spec(0, &[]));
+    assert!(
+        message.ends_with(&format!("until then {former} runs")),
+        "{message}"
+    );
     bench.change(second());
     bench.settle();
     bench.disagree(100);

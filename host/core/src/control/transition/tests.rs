@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::table::{Phase, next};
 use super::*;
-use crate::rollout::progress::Step;
+use crate::rollout::progress::{Step, StepObservation};
+use crate::time::Instant;
 
 fn revision(name: &str) -> RevisionStatus {
     RevisionStatus {
@@ -276,12 +277,11 @@ fn a_step_that_ends_well_starts_the_next_one() {
     let mut state = rolling_out();
     let candidate = state.candidate_mut().unwrap();
     candidate.elapsed = Duration::from_secs(60);
-    candidate
-        .counts
-        .observe(&crate::rollout::progress::StepObservation {
-            failed_calls: 1,
-            ..crate::rollout::progress::StepObservation::default()
-        });
+    let failed = StepObservation {
+        failed_calls: 1,
+        ..StepObservation::default()
+    };
+    candidate.counts.observe(&failed, Instant::ZERO);
     let (state, reasons) = end(state, StepOutcome::Advance);
     let expected = Candidate {
         number: 2,

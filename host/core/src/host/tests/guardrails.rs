@@ -261,17 +261,20 @@ fn what_was_admitted_an_hour_before_a_start_counts_for_a_minute() {
     }
 }
 
+/// A controller that may read these resources. It does not run unless they are pods.
+fn granting(reads: &[&str], cooldown: Cooldown) -> ControllerSpec {
+    let reads: Vec<Value> = reads.iter().map(|one| json!({"resource": one})).collect();
+    let writes = json!([{"verb": "delete", "resource": "pods"}]);
+    let rules = json!({"reads": reads, "writes": writes});
+    ControllerSpec {
+        permissions: Some(serde_json::from_value(rules).unwrap()),
+        ..guarded(3, cooldown)
+    }
+}
+
 #[test]
 fn what_was_admitted_counts_after_the_grant_was_withdrawn_for_some_seconds() {
-    let granting = |reads: &[&str]| {
-        let reads: Vec<Value> = reads.iter().map(|one| json!({"resource": one})).collect();
-        let writes = json!([{"verb": "delete", "resource": "pods"}]);
-        let rules = json!({"reads": reads, "writes": writes});
-        ControllerSpec {
-            permissions: Some(serde_json::from_value(rules).unwrap()),
-            ..guarded(3, COOLDOWN)
-        }
-    };
+    let granting = |reads: &[&str]| granting(reads, COOLDOWN);
     let mut bench = Bench::new();
     bench.declare(granting(&["pods"]), Requests::default());
     bench.list(&["a", "b", "c"]);
@@ -290,6 +293,69 @@ fn what_was_admitted_counts_after_the_grant_was_withdrawn_for_some_seconds() {
     bench.declare(granting(&[]), Requests::default());
     bench.work(2 * MINUTE);
     assert_eq!(bench.status().recent_writes, None);
+}
+
+/// Only an operator resets it: not that the controller may not run for some time.
+#[test]
+fn a_trip_holds_after_the_grant_was_withdrawn_and_one_that_was_reset_does_not_return() {
+    let granting = |reads: &[&str]| granting(reads, Cooldown::UntilReset);
+    for is_recorded in [false, true] {
+        let mut bench = tripped(5, &granting(&["pods"]));
+        let trip = bench.trip();
+        if is_recorded {
+            bench = bench.crash(declaration(NAME, granting(&["pods"])));
+            bench.work(MINUTE);
+        }
+        let withdraw = |bench: &mut Bench, pods: &[&str]| {
+            bench.declare(granting(&[]), Requests::default());
+            bench.work(2 * MINUTE);
+            bench.declare(granting(&["pods"]), Requests::default());
+            bench.list(pods);
+            bench.work(2 * MINUTE);
+        };
+        withdraw(&mut bench, &["a", "b"]);
+        assert_eq!(bench.pods.len(), 2, "recorded: {is_recorded}");
+        assert_eq!(bench.trip(), trip);
+        bench.reset(&granting(&["pods"]), &trip.since);
+        assert_eq!(bench.pods.len(), 0);
+        withdraw(&mut bench, &["later"]);
+        assert_eq!(bench.pods.len(), 0, "recorded: {is_recorded}");
+        assert!(!bench.is_tripped());
+    }
+}
+
+/// As while it runs: the operator has decided again.
+#[test]
+fn a_change_of_the_guardrails_ends_a_trip_of_a_controller_that_may_not_run() {
+    let mut bench = tripped(5, &granting(&["pods"], Cooldown::UntilReset));
+    bench.declare(granting(&[], Cooldown::UntilReset), Requests::default());
+    bench.work(2 * MINUTE);
+    assert!(bench.is_tripped());
+    bench.declare(granting(&[], COOLDOWN), Requests::default());
+    bench.work(MINUTE);
+    assert!(!bench.is_tripped());
+    bench.declare(granting(&["pods"], COOLDOWN), Requests::default());
+    bench.list(&["a", "b"]);
+    bench.work(Duration::from_secs(3));
+    assert_eq!(bench.pods.len(), 0);
+
+    // It may run, and its first list is not complete yet.
+    let spec = guarded(3, Cooldown::UntilReset);
+    let Bench {
+        now,
+        records,
+        trust,
+        ..
+    } = tripped(5, &spec);
+    let mut next = Bench::start_at(Wall(now.wall.0 + 60_000), records, trust, None);
+    next.declare_all(vec![declaration(NAME, spec)]);
+    // The writes of the former host count for a minute.
+    next.work(2 * MINUTE);
+    assert!(next.is_tripped());
+    next.declare(guarded(3, COOLDOWN), Requests::default());
+    next.list(&["a", "b"]);
+    next.work(2 * MINUTE);
+    assert_eq!(next.pods.len(), 0);
 }
 
 #[test]

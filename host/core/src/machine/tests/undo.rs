@@ -85,6 +85,29 @@ fn a_deletion_that_is_deferred_is_observed_until_one_succeeds() {
     assert_eq!(deferred_deletions(&bench), None, "a failure of the server");
 }
 
+/// A host without a journal says so before it deletes anything, and only of what it defers.
+#[test]
+fn without_a_journal_the_deletions_of_kept_kinds_are_deferred_and_no_others() {
+    let dry = Settings {
+        mode: Mode::DryRun,
+        ..keeping("pods")
+    };
+    for (settings, defers) in [
+        (keeping("pods"), true),
+        (keeping("pod"), false),
+        (keeping("nodes"), false),
+        (dry, false),
+        (enforce(), false),
+    ] {
+        let mut bench = Bench::new();
+        bench.discover(&["pods", "nodes"]);
+        let undo = settings.undo.clone();
+        bench.apply(vec![desired("one", settings)]);
+        bench.list("pods", &["a"]);
+        assert_eq!(deferred_deletions(&bench).is_some(), defers, "{undo:?}");
+    }
+}
+
 /// An object that is too large stays so, and every other deletion succeeds.
 #[test]
 fn a_deferred_deletion_is_observed_while_others_succeed() {
