@@ -86,8 +86,8 @@ async fn delete_all(
 ) -> Result<()> {
     let client = connect(&ConnectOptions {
         kubeconfig: Some(kubeconfig),
-        context: None,
         http2,
+        ..ConnectOptions::default()
     })
     .await?;
     let (own, started) = (processor_time("self")?, Instant::now());

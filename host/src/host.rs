@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::config::{ClientConfig, ControllerConfig};
-use crate::driver::{self, DriverOptions, Handle};
+use crate::driver::{self, DriverOptions, Handle, PendingRecords};
 use crate::health::Health;
 use crate::journal::Journal;
 use crate::loader::{ControllerLoadError, Loader};
@@ -116,7 +116,10 @@ impl Host {
     /// Replaces the controllers of the host. First it loads the revisions of changed
     /// controllers: after an error, nothing changes. A revision that cannot be loaded
     /// now delays only its own controller; the host retries to load it.
-    pub async fn apply(&self, configs: &[ControllerConfig]) -> Result<(), ControllerLoadError> {
+    pub async fn apply(
+        &self,
+        configs: &[ControllerConfig],
+    ) -> Result<PendingRecords, ControllerLoadError> {
         let specs = self.handle.specs().await;
         let loaded = configs.iter().map(async |config| {
             let former = specs.get(&config.name);
@@ -128,13 +131,12 @@ impl Host {
             FileController { name, spec, loaded }
         });
         let file = ControlInput::File(file.collect());
-        self.handle.declare(file).await;
-        Ok(())
+        Ok(self.handle.declare(file).await)
     }
 
     /// Replaces the controllers of the host. An error in one is in its status, and does
     /// not affect others.
-    pub async fn declare(&self, declarations: Vec<Declaration>) {
+    pub async fn declare(&self, declarations: Vec<Declaration>) -> PendingRecords {
         let declared = declarations
             .into_iter()
             .map(|declaration| DeclaredController {
@@ -142,7 +144,7 @@ impl Host {
                 loaded: None,
             });
         let declared = ControlInput::Declared(declared.collect());
-        self.handle.declare(declared).await;
+        self.handle.declare(declared).await
     }
 
     /// The handle of the host.

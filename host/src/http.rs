@@ -213,7 +213,12 @@ async fn against_cluster(endpoints: &Endpoints, controller: &str) -> Answer {
 
 async fn disagreements(endpoints: &Endpoints, controller: &str) -> Answer {
     let Some(found) = endpoints.host.disagreements(controller).await else {
-        let sentence = format!("the controller \"{controller}\" has no candidate\n");
+        let is_known = endpoints.host.specs().await.contains_key(controller);
+        let sentence = if is_known {
+            format!("the controller \"{controller}\" has no candidate\n")
+        } else {
+            format!("the host has no controller \"{controller}\"\n")
+        };
         return text(StatusCode::NOT_FOUND, sentence);
     };
     let progress = endpoints.host.progress(controller).await;

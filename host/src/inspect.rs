@@ -10,7 +10,6 @@ use davit_core::manifest::{
     IndexFilter, IndexSpec, Manifest, MetricKind, Source, Trigger, TriggerCondition, TriggerKey,
     WatchSpec,
 };
-use davit_core::undo::UndoRules;
 use davit_core::untrusted;
 use davit_engine::{Guest, Limits};
 use serde_json::{Value, json};
@@ -28,7 +27,8 @@ pub(crate) use subject::configuration;
 
 /// Prints the description of a module, or what its recorded calls show about it.
 pub async fn run(arguments: InspectArguments) -> Result<()> {
-    let Subject { module, config } = Subject::new(&arguments)?;
+    let subject = Subject::new(&arguments)?;
+    let (module, config) = (subject.module.clone(), &subject.config);
     if let (Some(runs), Some(journal)) = (arguments.determinism, &arguments.journal) {
         return commands::repeat(&module, journal, runs, arguments.engine).await;
     }
@@ -38,7 +38,7 @@ pub async fn run(arguments: InspectArguments) -> Result<()> {
     let size = wasm.len();
     let engine = engine::compiling_apart(None, arguments.engine)?;
     let module = engine.load(wasm).await.with_context(|| name.clone())?;
-    let config = davit_core::api::encode_config(&config)?;
+    let config = davit_core::api::encode_config(config)?;
     let limits = Limits {
         instances: 1,
         ..Limits::default()
@@ -47,7 +47,7 @@ pub async fn run(arguments: InspectArguments) -> Result<()> {
     let guest = guest.await.with_context(|| name.clone())?;
     let manifest = guest.manifest();
     if arguments.rbac {
-        return print_roles(manifest, &arguments);
+        return print_roles(manifest, &subject, &arguments);
     }
     let facts = facts(&guest, size);
     match arguments.output.format() {
@@ -57,17 +57,19 @@ pub async fn run(arguments: InspectArguments) -> Result<()> {
 }
 
 /// The roles that a controller of this guest needs, for `kubectl apply`.
-fn print_roles(manifest: &Manifest, arguments: &InspectArguments) -> Result<()> {
+fn print_roles(manifest: &Manifest, subject: &Subject, arguments: &InspectArguments) -> Result<()> {
+    let name = arguments.name.as_ref().or(subject.name.as_ref());
+    let account = arguments.service_account.as_ref();
     let accounts = Accounts {
-        controller: arguments.name.as_ref().unwrap_or(&manifest.name),
+        controller: name.unwrap_or(&manifest.name),
         namespace: &arguments.namespace.namespace,
         davit: rbac::DAVIT,
-        own: arguments.service_account.as_deref(),
+        own: account.or(subject.account.as_ref()).map(String::as_str),
     };
-    let undo = UndoRules {
-        kinds: arguments.undo.clone(),
-        ..UndoRules::default()
-    };
+    let mut undo = subject.undo.clone();
+    if !arguments.undo.is_empty() {
+        undo.kinds.clone_from(&arguments.undo);
+    }
     let roles = rbac::roles(&rbac::needs_with_undo(manifest, &undo), &accounts);
     let roles = roles.iter().map(|role| serialized(role, Format::Yaml));
     let roles = roles.collect::<Result<Vec<String>>>()?;

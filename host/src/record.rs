@@ -64,7 +64,7 @@ pub async fn run(arguments: RecordArguments, log: LogFilter) -> Result<()> {
         seed: u64::from(std::process::id()),
     });
     // No controller is declared, and none follows.
-    host.apply(&[]).await?;
+    host.apply(&[]).await?.recorded().await;
     health.set_declared();
     if let Some(address) = &arguments.ports.probes {
         let (address, _) = http::serve_probes(address, Arc::clone(&health))

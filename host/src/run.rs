@@ -1,12 +1,14 @@
 //! `davit run`: runs controllers against a cluster until it is stopped.
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use futures::future::BoxFuture;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
@@ -285,17 +287,24 @@ async fn apply_changes(
 ) -> Result<Infallible> {
     if let (Some(controllers), Some(file)) = (&started_with.controllers, &file) {
         let applied = host.apply(controllers).await;
-        applied.map_err(|error| config::refused(&file.path, controllers, &error))?;
+        let applied = applied.map_err(|error| config::refused(&file.path, controllers, &error))?;
+        applied.recorded().await;
         health.set_declared();
     }
     let mut look = interval(CONFIG_PERIOD);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // A later declaration, which may be a stop, does not wait for the record of this one.
+    let mut recorded: BoxFuture<'static, ()> = Box::pin(pending());
     loop {
         tokio::select! {
             Ok(()) = declared.changed() => {
                 let controllers = declared.borrow_and_update().clone();
-                host.declare(controllers.unwrap_or_default()).await;
+                let declared = host.declare(controllers.unwrap_or_default()).await;
+                recorded = Box::pin(declared.recorded());
+            }
+            () = &mut recorded => {
                 health.set_declared();
+                recorded = Box::pin(pending());
             }
             _ = look.tick() => {}
         }
@@ -338,7 +347,8 @@ async fn apply_file(host: &Host, file: &ConfigFile, started_with: &Config) {
         }
     };
     match host.apply(controllers).await {
-        Ok(()) => tracing::info!(%path, "the changed configuration is applied"),
+        // As above, a later change does not wait for the record.
+        Ok(_) => tracing::info!(%path, "the changed configuration is applied"),
         Err(error) => {
             let error = config::refused(&file.path, controllers, &error);
             tracing::error!(%error, "the changed configuration is not applied");

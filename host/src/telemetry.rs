@@ -104,8 +104,14 @@ fn is_number(level: &str) -> bool {
 /// Starts the log. `filter` has the form of `RUST_LOG`: `info`,
 /// `davit=debug,davit_cluster=trace`.
 pub fn start(format: LogFormat, filter: &str) -> Result<LogFilter> {
-    let parsed = EnvFilter::try_new(without_kube(filter))
-        .with_context(|| format!("--log: \"{filter}\" is not a valid filter"))?;
+    let (parsed, text) = match parse(filter) {
+        Ok(parsed) => parsed,
+        // The variable is every program's: what only others know in it keeps no command from running.
+        Err(_) if is_of_environment(filter) => {
+            (EnvFilter::new(without_kube(filter)), filter.to_owned())
+        }
+        Err(error) => return Err(error).context("--log"),
+    };
     let (parsed, handle) = reload::Layer::new(parsed);
     let registry = tracing_subscriber::registry().with(parsed);
     let layer = tracing_subscriber::fmt::layer()
@@ -118,8 +124,12 @@ pub fn start(format: LogFormat, filter: &str) -> Result<LogFilter> {
     }
     Ok(LogFilter {
         handle,
-        text: Arc::new(Mutex::new(filter.to_owned())),
+        text: Arc::new(Mutex::new(text)),
     })
+}
+
+fn is_of_environment(filter: &str) -> bool {
+    std::env::var("RUST_LOG").is_ok_and(|variable| variable == filter)
 }
 
 /// The kube library logs every failed request as an error, without its URL. Davit

@@ -29,6 +29,9 @@ pub struct ConnectOptions {
     pub context: Option<String>,
     /// Whether watches share connections by HTTP/2, if the server offers it.
     pub http2: bool,
+    /// How long nothing may come on a connection after a request; almost five minutes if none. A
+    /// client with watches needs more than a minute.
+    pub silence: Option<Duration>,
 }
 
 /// Why the host cannot connect.
@@ -59,7 +62,13 @@ pub enum ConnectError {
 
 /// Reads the configuration as kubectl does and creates a client. Sends nothing yet.
 pub async fn connect(options: &ConnectOptions) -> Result<kube::Client, ConnectError> {
-    build(configuration(options).await?, options.http2, None)
+    let mut config = configuration(options).await?;
+    if let Some(silence) = options.silence {
+        config.read_timeout = Some(silence);
+        // A connection of the pool may have been idle before a request.
+        config.reset_reader_on_write = true;
+    }
+    build(config, options.http2, None)
 }
 
 /// The same, with another default namespace than the kubeconfig's or the pod's, and with
@@ -235,6 +244,7 @@ mod tests {
             kubeconfig: Some(file.path().to_owned()),
             context: Some("mine".into()),
             http2: true,
+            silence: None,
         };
         let client = connect(&options).await.unwrap();
         let request = Request::get("/version").body(Body::empty()).unwrap();
@@ -320,5 +330,28 @@ mod tests {
         assert!(text.starts_with("TLS: "), "{text}");
         assert!(reason.unsent);
         assert_eq!(seen.len(), 2, "sent once more, and no further");
+    }
+
+    /// Its process is suspended, or a firewall drops what it sends.
+    #[tokio::test]
+    async fn a_request_ends_at_a_server_that_accepts_connections_and_is_silent() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let url = format!("http://{}", silent.local_addr().unwrap());
+        let kubeconfig = format!(
+            "{{current-context: c, contexts: [{{name: c, context: {{cluster: c, user: u}}}}], \
+              clusters: [{{name: c, cluster: {{server: '{url}'}}}}], users: [{{name: u}}]}}"
+        );
+        std::fs::write(file.path(), kubeconfig).unwrap();
+        let options = ConnectOptions {
+            kubeconfig: Some(file.path().to_owned()),
+            silence: Some(Duration::from_millis(300)),
+            ..ConnectOptions::default()
+        };
+        let client = connect(&options).await.unwrap();
+        let started = std::time::Instant::now();
+        let request = Request::get("/version").body(Body::empty()).unwrap();
+        assert!(client.send(request).await.is_err());
+        assert!(started.elapsed() < Duration::from_secs(10));
     }
 }

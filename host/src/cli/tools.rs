@@ -144,15 +144,15 @@ pub struct InspectArguments {
     #[arg(long, value_name = "DIR", requires = "determinism")]
     pub journal: Option<PathBuf>,
     /// Name of the controller: selects one of several in --config, and names the roles of --rbac
-    /// [default: the guest's name]
+    /// [default: the one in --config, or the guest's name]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// With --rbac: serviceAccountName of the spec, as which the controller
-    /// reads and writes [default: Davit's own account]
+    /// reads and writes [default: the one in --config, or Davit's own account]
     #[arg(long, value_name = "NAME", requires = "rbac")]
     pub service_account: Option<String>,
     /// With --rbac: resource that spec.undo.kinds names, such as pods or
-    /// deployments.apps; may be repeated.
+    /// deployments.apps; may be repeated [default: those in --config].
     #[arg(long, value_name = "RESOURCE", requires = "rbac", value_parser = undo_kind)]
     pub undo: Vec<UndoKind>,
     #[command(flatten)]

@@ -350,7 +350,7 @@ fn check_grants(
     } else {
         let message = format!(
             "the controller does not run: spec.permissions does not grant what the guest \
-             declares: {missing}; davit grant {name} adds the rules"
+             declares: {missing}; davit grant {name} --apply adds the rules"
         );
         findings.add(Level::Error, "spec", message);
     }

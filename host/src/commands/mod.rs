@@ -27,6 +27,7 @@ mod version;
 mod why;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::CommandFactory as _;
@@ -255,9 +256,17 @@ async fn request_client(server: &ServerArguments, cluster: ClusterArguments) -> 
     }
 }
 
+/// How long a command waits for an API server that is silent: longer than the server itself lets a
+/// request take, with all its webhooks.
+const COMMAND_SILENCE: Duration = Duration::from_secs(65);
+
 /// A client of the cluster.
 pub(crate) async fn connect(arguments: ClusterArguments) -> Result<Client> {
-    Ok(connect::connect(&arguments.into()).await?)
+    let options = ConnectOptions {
+        silence: Some(COMMAND_SILENCE),
+        ..arguments.into()
+    };
+    Ok(connect::connect(&options).await?)
 }
 
 /// The same, for a Davit that runs in this namespace, with an observer of its requests.
@@ -281,6 +290,7 @@ impl From<ClusterArguments> for ConnectOptions {
             context: arguments.context,
             // A command sends a few requests.
             http2: false,
+            silence: None,
         }
     }
 }

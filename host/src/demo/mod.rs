@@ -164,7 +164,7 @@ impl Story {
         let text = format!("controllers:\n{}", self.controllers.concat());
         let config: Config = config::parse(Path::new("the demo's configuration"), &text)?;
         let controllers = config.controllers.unwrap_or_default();
-        self.host.apply(&controllers).await?;
+        self.host.apply(&controllers).await?.recorded().await;
         Ok(())
     }
 

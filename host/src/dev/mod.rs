@@ -29,7 +29,6 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use crate::cli::DevArguments;
-use crate::commands;
 use crate::config::{self, ClientConfig};
 use crate::engine;
 use crate::health::Health;
@@ -136,7 +135,8 @@ struct Memory {
 impl Place {
     async fn open(arguments: &DevArguments) -> Result<Self> {
         if arguments.cluster {
-            let client = commands::connect(arguments.kubeconfig.clone()).await?;
+            // Its watches say nothing for a minute.
+            let client = connect::connect(&arguments.kubeconfig.clone().into()).await?;
             return Ok(Self {
                 client,
                 text: "dry run on the cluster of the kubeconfig: nothing is changed".to_owned(),
@@ -269,7 +269,8 @@ impl<'a> Session<'a> {
             "config": config,
         }]});
         let file = config::parse(Path::new("the controller"), &file.to_string())?;
-        host.apply(&file.controllers.unwrap_or_default()).await?;
+        let applied = host.apply(&file.controllers.unwrap_or_default()).await?;
+        applied.recorded().await;
         self.last.replace(now);
         Ok(())
     }

@@ -17,6 +17,8 @@ pub(super) enum Message {
     /// The declared controllers changed.
     Declared {
         input: ControlInput<Arc<Guest>>,
+        /// Answered once the host has them.
+        taken: oneshot::Sender<()>,
         /// Answered once their records are read and the decisions are recorded.
         settled: oneshot::Sender<()>,
     },

@@ -82,18 +82,38 @@ pub(crate) fn start(options: DriverOptions) -> (Handle, JoinHandle<()>) {
     (Handle(inbox), tokio::spawn(task.run(messages)))
 }
 
+/// The records of the decisions about controllers that the host has, and applies: they are written a
+/// moment later, or once the API server takes records again.
+#[derive(Debug)]
+#[must_use = "nothing else says when the decisions are recorded"]
+pub struct PendingRecords(oneshot::Receiver<()>);
+
+impl PendingRecords {
+    /// Waits until the decisions are recorded, or the host has stopped.
+    pub async fn recorded(self) {
+        let _ = self.0.await;
+    }
+}
+
 /// A handle of a running host. After the host's end, requests have no effect and no
 /// answer.
 #[derive(Clone)]
 pub struct Handle(mpsc::UnboundedSender<Message>);
 
 impl Handle {
-    /// Declares controllers; returns once the decisions are recorded.
-    pub(crate) async fn declare(&self, input: ControlInput<Arc<Guest>>) {
-        let (settled, done) = oneshot::channel();
-        self.send(Message::Declared { input, settled });
+    /// Declares controllers; returns once the host has them, so that no more than one
+    /// declaration waits for it.
+    pub(crate) async fn declare(&self, input: ControlInput<Arc<Guest>>) -> PendingRecords {
+        let (taken, is_taken) = oneshot::channel();
+        let (settled, is_settled) = oneshot::channel();
+        self.send(Message::Declared {
+            input,
+            taken,
+            settled,
+        });
         // An error means that the host has stopped.
-        let _ = done.await;
+        let _ = is_taken.await;
+        PendingRecords(is_settled)
     }
 
     /// The spec of each controller: the last valid one.

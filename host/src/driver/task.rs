@@ -201,8 +201,14 @@ impl Task {
     fn handle(&mut self, message: Message) {
         match message {
             Message::Input(input) => self.input(input),
-            Message::Declared { input, settled } => {
+            Message::Declared {
+                input,
+                taken,
+                settled,
+            } => {
                 self.input(Input::Control(input));
+                // Whoever declares may be gone.
+                let _ = taken.send(());
                 self.waiting.push(settled);
             }
             Message::Change {

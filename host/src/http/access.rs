@@ -69,7 +69,8 @@ pub enum Denial {
     /// It has no token.
     #[error(
         "a bearer token is required: send the header Authorization: Bearer TOKEN, with a token \
-         that kubectl create token prints for a ServiceAccount such as davit-viewer"
+         that kubectl create token prints for a ServiceAccount with the ClusterRole davit-viewer or, \
+         for the log, davit-operator (davit: --token-file)"
     )]
     NoToken,
     /// The API server does not know the token.
@@ -78,8 +79,8 @@ pub enum Denial {
     /// The user lacks the permission.
     #[error(
         "{user} cannot {verb} {path}: bind a ClusterRole with that path in nonResourceURLs, such \
-         as davit-viewer, or for the controllers of a file, one with the resource \
-         controllers.davit.dev"
+         as davit-viewer, or davit-operator for the log; or for the controllers of a file, one \
+         with the resource controllers.davit.dev"
     )]
     Forbidden {
         /// The user's name.

@@ -2,11 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
+use davit_core::api::UndoConfig;
+use davit_core::undo::UndoRules;
 use serde_json::Value;
 
 use crate::cli::InspectArguments;
 use crate::commands::policy::controllers::{self, Form, WrittenController};
+use crate::commands::print::{part, text_at};
 use crate::modules::BuiltinGuests;
 
 /// A module, and the configuration of its guest.
@@ -14,6 +17,12 @@ pub(super) struct Subject {
     pub(super) module: PathBuf,
     /// Null for the guest's defaults.
     pub(super) config: Value,
+    /// The name of the controller, if the file has it.
+    pub(super) name: Option<String>,
+    /// Its account; none for Davit's own.
+    pub(super) account: Option<String>,
+    /// What it keeps before it is deleted.
+    pub(super) undo: UndoRules,
 }
 
 impl Subject {
@@ -37,10 +46,22 @@ impl Subject {
                 ),
             },
         };
-        let config = controller.map(|it| it.config().clone());
+        let controller = controller.unwrap_or(WrittenController {
+            name: String::new(),
+            spec: Value::Null,
+            form: Form::Other,
+        });
+        let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let undo = match part(&controller.spec, "/undo") {
+            Value::Null => UndoConfig::default(),
+            undo => serde_json::from_value(undo.clone()).context("undo")?,
+        };
         Ok(Self {
             module,
-            config: config.unwrap_or_default(),
+            config: controller.config().clone(),
+            name: text(&controller.name),
+            account: text(text_at(&controller.spec, "/serviceAccountName")),
+            undo: (&undo).into(),
         })
     }
 }

@@ -472,7 +472,8 @@ impl RunningHost {
         if self.has_accounts {
             deploy::set_accounts(&mut controllers);
         }
-        self.host.apply(&controllers).await.unwrap();
+        let applied = self.host.apply(&controllers).await.unwrap();
+        applied.recorded().await;
     }
 
     /// Waits until a controller starts.

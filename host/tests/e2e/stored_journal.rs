@@ -108,14 +108,13 @@ fn a_journal_of_version_0_1_0_is_whole_and_its_decisions_are_made_again() {
     let one = ["--controller", "podgc", "--module"];
     let modules = data().join("0.1.0/modules");
     let modules = modules.read_dir().unwrap().map(|file| file.unwrap().path());
+    let modules: Vec<PathBuf> = modules.collect();
     let replayed: Vec<i32> = modules
+        .iter()
         .map(|module| {
             let arguments = [&one[..], &[module.to_str().unwrap()]].concat();
-            journal
-                .davit(&["replay"], &arguments)
-                .status
-                .code()
-                .unwrap()
+            let output = journal.davit(&["replay"], &arguments);
+            output.status.code().unwrap()
         })
         .collect();
     let expected = replayed.iter().filter(|code| **code == 0).count();
@@ -123,6 +122,20 @@ fn a_journal_of_version_0_1_0_is_whole_and_its_decisions_are_made_again() {
         expected, 1,
         "one of its modules is that of podgc: {replayed:?}"
     );
+    // A module that the journal does not name proves nothing, and is named.
+    let others = modules
+        .iter()
+        .map(|module| ["--module", module.to_str().unwrap()]);
+    let all: Vec<&str> = others.flatten().chain(["--controller", "podgc"]).collect();
+    let output = journal.davit(&["replay"], &all);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let last = text.lines().last().unwrap();
+    assert!(
+        last.starts_with("--module: no call of this span was made by "),
+        "{text}"
+    );
+    assert_eq!(last.matches("sha256:").count(), modules.len() - 1, "{text}");
 }
 
 #[test]

@@ -287,7 +287,8 @@ impl Bench {
             spec: ControllerSpec::read(&spec),
             requests: Requests::default(),
         };
-        self.host.as_ref().unwrap().declare(vec![declaration]).await;
+        let host = self.host.as_ref().unwrap();
+        host.declare(vec![declaration]).await.recorded().await;
     }
 
     async fn until(&self, fits: impl Fn(&ControllerStatus) -> bool) -> ControllerStatus {

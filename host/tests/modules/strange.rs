@@ -263,6 +263,8 @@ async fn a_module_that_cannot_be_used_is_pulled_once() {
             spec: ControllerSpec::read(&spec),
             requests: Requests::default(),
         }])
+        .await
+        .recorded()
         .await;
     };
     let pulls = || {

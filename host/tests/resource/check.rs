@@ -136,6 +136,42 @@ fn the_shipped_controllers_pass_the_checks() {
 }
 
 #[test]
+fn what_a_manifest_cannot_be_called_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("controllers.yaml");
+    for (version, name, expected) in [
+        (
+            "v1alpha1",
+            "Pod_GC",
+            "metadata.name: \"Pod_GC\", expected a DNS label",
+        ),
+        (
+            "v1alpha1",
+            "my.podgc",
+            "metadata.name: \"my.podgc\", expected a DNS label",
+        ),
+        ("v1alpha1", "", "metadata.name: \"\", expected a DNS label"),
+        (
+            "v1beta1",
+            "podgc",
+            "apiVersion: \"davit.dev/v1beta1\", expected davit.dev/v1alpha1",
+        ),
+    ] {
+        let manifest = json!({
+            "apiVersion": format!("davit.dev/{version}"), "kind": "Controller",
+            "metadata": {"name": name},
+            "spec": {"module": {"builtin": "podgc"}, "mode": "DryRun"},
+        });
+        std::fs::write(&file, manifest.to_string()).unwrap();
+        let output = offline("--filename", &file);
+        assert_eq!(output.code, 1, "{output:?}");
+        let findings = findings(&output);
+        let mut messages = findings.iter().map(|one| one["message"].as_str().unwrap());
+        assert!(messages.any(|one| one.contains(expected)), "{findings:?}");
+    }
+}
+
+#[test]
 fn the_controllers_of_a_cluster_are_checked_and_not_changed() {
     let site = Site::new();
     site.podgc(1, &[]);

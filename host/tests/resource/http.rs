@@ -113,7 +113,7 @@ async fn a_changed_certificate_is_used_without_a_restart() {
         config.root_cert = Some(vec![certificate.clone()]);
         let client = connect::client(config).unwrap();
         let error = fetch(Server::At(&client, &uri), "podgc").await.unwrap_err();
-        format!("{error:#}").contains("has no candidate")
+        format!("{error:#}").contains("has no controller")
     };
     assert!(trusts(&former).await);
 
@@ -174,7 +174,7 @@ async fn a_disagreement_is_served_with_both_plans() {
         .unwrap_err();
     let error = format!("{error:#}");
     assert!(
-        error.contains("the controller \"podgc\" has no candidate"),
+        error.contains("the host has no controller \"podgc\""),
         "{error}"
     );
 
@@ -200,7 +200,7 @@ async fn a_disagreement_is_served_with_both_plans() {
             },
         }];
         deploy::set_accounts(&mut controllers);
-        host.apply(&controllers).await.unwrap();
+        host.apply(&controllers).await.unwrap().recorded().await;
     }
     let deadline = Instant::now() + Duration::from_secs(30);
     let page = loop {

@@ -1,6 +1,6 @@
 //! `davit stop` and `davit start`.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use davit::commands::answer::NoAnswer;
 use davit::commands::requests;
@@ -9,6 +9,7 @@ use davit_sim::fault::{Action, Fault, FaultTiming, Match};
 use serde_json::json;
 
 use crate::commands::{NO_WAIT, candidate, controller, error};
+use crate::deploy;
 use crate::program::Site;
 
 /// A later version of Davit, or an operator, has written the status.
@@ -44,6 +45,38 @@ async fn a_controller_is_stopped_and_started_whatever_its_status() {
         .unwrap_err();
     assert!(error.is::<NoAnswer>(), "{error:#}");
     assert_eq!(mode(), "Disabled");
+}
+
+/// The API server takes no records of revisions for as long as the host waits for one.
+#[test]
+fn a_stop_does_not_wait_for_the_record_of_an_earlier_change() {
+    let (site, _host) = Site::with_host(&[]);
+    let mut second = site.get();
+    second["metadata"] = json!({"name": "podgc-2"});
+    site.sim.create(second).unwrap();
+    let reaches = |expected: &str| {
+        let started = Instant::now();
+        let summary = || deploy::controller(&site.sim, "podgc-2")["status"]["summary"].clone();
+        while started.elapsed() < Duration::from_secs(6) {
+            if summary() == expected {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        false
+    };
+    assert!(reaches("DryRun"));
+    for verb in ["create", "patch"] {
+        site.sim.add_fault(Fault {
+            matches: Match::new(verb, "controllerrevisions"),
+            when: FaultTiming::Always,
+            action: Action::Delay(Duration::from_secs(60)),
+        });
+    }
+    site.change(json!({"spec": {"config": {"terminatedPodThreshold": 2}}}));
+    std::thread::sleep(Duration::from_secs(1));
+    deploy::change(&site.sim, "podgc-2", json!({"spec": {"mode": "Disabled"}}));
+    assert!(reaches("Disabled"), "it waits for the record of podgc");
 }
 
 /// One operator starts all controllers, another one stops them at that moment: a stop that was

@@ -79,7 +79,7 @@ fn the_port_serves_only_whom_the_api_server_allows() {
     let proxied = format!("X-Davit-Authorization: Bearer {token}\r\n");
     let (status, body) = get(port, "/controllers/podgc/disagreements", &proxied).unwrap();
     assert_eq!(status, 404, "{body}");
-    assert!(body.contains("has no candidate"), "{body}");
+    assert!(body.contains("has no controller"), "{body}");
 }
 
 /// Every user may get the paths below /apis for discovery: the controllers of a file are

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use http::Version;
 use hyper::body::Incoming;
@@ -19,6 +20,10 @@ use tokio_rustls::TlsAcceptor;
 
 use super::tls::HTTP2;
 use super::{Identity, Sim};
+
+/// How long a connection of HTTP/1 may be idle, or send a header: as at kube-apiserver, and longer than
+/// a client polls discovery.
+const IDLE: Duration = Duration::from_secs(90);
 
 /// How many requests one HTTP/2 connection may have: what a kube-apiserver allows unless
 /// `--http2-max-streams-per-connection` says otherwise.
@@ -207,7 +212,7 @@ async fn serve_http(
         };
     } else {
         let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new());
+        builder.timer(TokioTimer::new()).header_read_timeout(IDLE);
         let mut connection = pin!(builder.serve_connection(stream, service));
         let _ = tokio::select! {
             ended = &mut connection => ended,

@@ -12,8 +12,11 @@ use crate::commands::print::{part, text_at};
 use crate::config;
 use crate::resource::{controllers, describe};
 use crate::yaml;
-use davit_core::api::ControllerSpec;
+use davit_core::api::{ControllerSpec, is_dns_label};
 use davit_core::trust::TrustPolicy;
+use davit_core::untrusted;
+
+const API_VERSION: &str = "davit.dev/v1alpha1";
 
 /// The controllers of a configuration file, of manifests, or else of the cluster; and
 /// which modules their host trusts: by default, if no configuration file says so.
@@ -124,6 +127,7 @@ fn in_manifest(path: &Path, findings: &mut Findings) -> Vec<Subject> {
     };
     let subjects: Vec<Subject> = objects
         .filter(is_controller)
+        .inspect(|object| check_identity(object, findings))
         .map(|object| Subject {
             name: text_at(&object, "/metadata/name").to_owned(),
             dropped: Vec::new(),
@@ -135,4 +139,22 @@ fn in_manifest(path: &Path, findings: &mut Findings) -> Vec<Subject> {
         findings.add(Level::Error, "spec", message);
     }
     subjects
+}
+
+/// What the API server or the host refuses of a Controller, whatever its spec.
+fn check_identity(object: &Value, findings: &mut Findings) {
+    let name = untrusted::line(text_at(object, "/metadata/name"), untrusted::MOST_LOGGED);
+    let api_version = text_at(object, "/apiVersion");
+    if api_version != API_VERSION {
+        let api_version = untrusted::line(api_version, untrusted::MOST_LOGGED);
+        let message = format!("{name}: apiVersion: {api_version:?}, expected {API_VERSION}");
+        findings.add(Level::Error, "spec", message);
+    }
+    if !is_dns_label(text_at(object, "/metadata/name")) {
+        let message = format!(
+            "metadata.name: {name:?}, expected a DNS label (lower-case letters, digits and dashes, \
+             63 at most)"
+        );
+        findings.add(Level::Error, "spec", message);
+    }
 }

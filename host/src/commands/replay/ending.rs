@@ -18,6 +18,9 @@ impl Session {
             bail!(RefusedJournal(unknown));
         }
         print::out(&self.report.text())?;
+        if let Some(unused) = self.guests.unused() {
+            print::out(&unused)?;
+        }
         let different = self.report.difference_count();
         if different > 0 {
             bail!("{different} calls have another decision than the recorded one");

@@ -67,6 +67,19 @@ impl Guests {
         self.files.keys().copied()
     }
 
+    /// The modules that the command names and no call needed.
+    pub(in crate::commands) fn unused(&self) -> Option<String> {
+        let unused = self.files.keys().map(|digest| format!("sha256:{digest}"));
+        let unused: Vec<String> = unused.collect();
+        (!unused.is_empty()).then(|| {
+            format!(
+                "--module: no call of this span was made by {}; davit backtest tries another module \
+                 than the recorded one",
+                unused.join(", ")
+            )
+        })
+    }
+
     /// The guest of a revision; none if its module is missing. Fails if this version of Davit
     /// cannot run it.
     pub(in crate::commands) async fn get(

@@ -174,11 +174,25 @@ fn read(arguments: &RestoreArguments) -> Result<(Reader, Copies)> {
 
 /// The error for an object without a kept copy.
 fn absent(arguments: &RestoreArguments, problem: Option<String>) -> anyhow::Error {
-    let RestoreArguments { kind, name, .. } = arguments;
-    let absent = format!(
-        "the journal has no kept copy of {kind} {name}: objects are kept if spec.undo.kinds of the \
+    let RestoreArguments {
+        kind,
+        name,
+        uid,
+        at,
+        ..
+    } = arguments;
+    let narrowed = uid.is_some() || at.is_some();
+    let absent = if narrowed {
+        format!(
+            "the journal has no kept copy of {kind} {name} with that --uid and until that --at: \
+             without them, davit restore lists those that it has"
+        )
+    } else {
+        format!(
+            "the journal has no kept copy of {kind} {name}: objects are kept if spec.undo.kinds of the \
          controller that deletes them names their kind; davit why {kind} {name} shows what is known"
-    );
+        )
+    };
     match problem {
         // It may be in the part that cannot be read.
         Some(problem) => RefusedJournal(format!(

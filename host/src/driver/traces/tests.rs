@@ -53,7 +53,8 @@ async fn delete_a_pod(traces: Option<SpanQueue>) {
     }
     let host = Host::start(options(client(&sim), traces));
     let parsed = config::parse(Path::new("davit.yaml"), PODGC).unwrap();
-    host.apply(&parsed.controllers.unwrap()).await.unwrap();
+    let applied = host.apply(&parsed.controllers.unwrap()).await.unwrap();
+    applied.recorded().await;
     let deleted = async {
         while sim.list("v1", "Pod", "default").unwrap().len() > 1 {
             sleep(Duration::from_millis(20)).await;

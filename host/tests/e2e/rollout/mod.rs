@@ -70,7 +70,8 @@ impl RunningHost {
             spec: Ok(controller.spec),
             requests: requests.clone(),
         });
-        self.host.declare(declared.collect()).await;
+        let declared = self.host.declare(declared.collect()).await;
+        declared.recorded().await;
     }
 
     async fn status(&self) -> ControllerStatus {

@@ -79,7 +79,7 @@ impl Resource {
             spec: Ok(controllers[0].spec.clone()),
             requests: Requests::default(),
         };
-        running.host.declare(vec![declared]).await;
+        running.host.declare(vec![declared]).await.recorded().await;
         running
     }
 
