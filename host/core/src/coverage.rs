@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crate::manifest::{Source, WatchSpec};
 use crate::mapping::Mapping;
-use crate::object::ApiResource;
+use crate::object::{ApiResource, group_of};
 use crate::store::{SegmentId, Store, ViewId};
 use crate::time::Instant;
 use crate::watch::Condition;
@@ -417,8 +417,4 @@ fn name_of(resource: &ApiResource) -> NameRef<'_> {
 /// The name of a resource's definition.
 fn definition_of((group, plural): NameRef<'_>) -> String {
     format!("{plural}.{group}")
-}
-
-fn group_of(version: &str) -> &str {
-    version.split_once('/').map_or("", |(group, _)| group)
 }

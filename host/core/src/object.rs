@@ -73,11 +73,13 @@ impl Kind {
     /// The API group; empty for the core group.
     #[must_use]
     pub fn group(&self) -> &str {
-        group(&self.api_version)
+        group_of(&self.api_version)
     }
 }
 
-fn group(api_version: &str) -> &str {
+/// The API group of an `apiVersion`; empty for the core group.
+#[must_use]
+pub fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
@@ -172,7 +174,7 @@ impl ObjectRef {
     /// The API group; empty for the core group.
     #[must_use]
     pub fn group(&self) -> &str {
-        group(&self.api_version)
+        group_of(&self.api_version)
     }
 }
 

@@ -11,4 +11,5 @@ mod loading;
 mod orders;
 mod reports;
 mod requests;
+mod revisions;
 mod rollouts;

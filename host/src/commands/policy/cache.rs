@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result, anyhow};
 use davit_core::manifest::{IndexFilter, IndexSpec};
 use davit_core::mapping::Mapping;
-use davit_core::object::{ApiResource, Kind, ProjectedObject};
+use davit_core::object::{ApiResource, Kind, ProjectedObject, group_of};
 use davit_core::path::{FieldPath, FieldTree};
 use davit_core::project::Projector;
 use davit_core::store::{
@@ -205,11 +205,6 @@ fn page(found: Option<Page<Entry<'_>>>) -> cache::Page {
     }
 }
 
-/// The group of an `apiVersion`; empty for core.
-fn group_of(api_version: &str) -> &str {
-    api_version.split_once('/').map_or("", |(group, _)| group)
-}
-
 fn limited(limit: u32) -> usize {
     limit.min(PAGE) as usize
 }
@@ -349,8 +344,7 @@ impl Host for Cache {
                 namespaced: served.namespaced,
             });
         }
-        let group = group_of(api_version);
-        let version = api_version.rsplit('/').next().unwrap_or(api_version);
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         self.has_every_kind.then(|| mapping::ResourceMapping {
             resource: types::ApiResource {
                 group: group.to_owned(),

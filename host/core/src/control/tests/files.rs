@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use super::bench::{NAME, spec};
+use super::bench::NAME;
+use super::revisions::spec;
 use crate::api::ControllerStatus;
 use crate::control::{
     Change, ChangeError, ChangeId, Control, ControlEffect, ControlInput, ControlSettings,

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::bench::{Bench, identity, name_of, spec};
+use super::bench::Bench;
+use super::revisions::{identity, name_of, spec};
 use crate::api::{ControllerSpec, ModuleSource};
 use crate::grant::Permissions;
 use crate::record::ControllerRecord;

@@ -1,6 +1,7 @@
 //! The state of the host's journal in the status of every Controller.
 
-use super::bench::{Bench, spec};
+use super::bench::Bench;
+use super::revisions::spec;
 use crate::control::{ControlInput, JournalState};
 
 fn recording(bench: &Bench) -> Option<String> {

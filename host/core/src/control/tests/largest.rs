@@ -4,7 +4,8 @@ use std::iter::once;
 
 use serde_json::{Value, json};
 
-use super::bench::{Bench, spec};
+use super::bench::Bench;
+use super::revisions::spec;
 use crate::grant::Permissions;
 use crate::rollout::progress::StepObservation;
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::bench::{Bench, NAME, spec};
+use super::bench::{Bench, NAME};
+use super::revisions::spec;
 use crate::api::ControllerSpec;
 use crate::control::requests::abort;
 use crate::control::{ControlInput, Load, LoadResult, LoadTarget};

@@ -1,6 +1,7 @@
 //! Loads that take their time.
 
-use super::bench::{Bench, name_of, spec};
+use super::bench::Bench;
+use super::revisions::{name_of, spec};
 use crate::api::{ControllerSpec, ModuleSource};
 use crate::control::LoadTarget;
 use crate::record::ControllerRecord;

@@ -1,6 +1,7 @@
 //! The order of inputs and effects: crashes, late answers, failing records.
 
-use super::bench::{Bench, NAME, identity, module, name_of, spec};
+use super::bench::{Bench, NAME};
+use super::revisions::{identity, module, name_of, spec};
 use crate::api::{ControllerSpec, ControllerStatus, ModuleSource, RequestResult};
 use crate::control::LoadTarget;
 use crate::control::requests::{abort, promote_fully, promote_step, retry, swap};

@@ -1,6 +1,7 @@
 //! What a guest reports, in the status of its Controller.
 
-use super::bench::{Bench, spec};
+use super::bench::Bench;
+use super::revisions::spec;
 use crate::notes::GuestReport;
 
 fn report(count: u64) -> Vec<GuestReport> {

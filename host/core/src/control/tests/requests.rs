@@ -1,6 +1,7 @@
 //! Requests of operators: each gets one final answer.
 
-use super::bench::{Bench, name_of, spec};
+use super::bench::Bench;
+use super::revisions::{name_of, spec};
 use crate::api::{CandidateStatus, ControllerSpec, RequestResult, RequestStatus};
 use crate::control::Requests;
 use crate::control::requests::{abort, promote_fully, promote_step, retry, swap};

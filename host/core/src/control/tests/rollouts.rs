@@ -1,7 +1,8 @@
 //! Rollouts from their start to their end: time, restarts, changes of the spec, and the
 //! limits of the analysis.
 
-use super::bench::{Bench, identity, module, name_of, spec};
+use super::bench::Bench;
+use super::revisions::{identity, module, name_of, spec};
 use crate::api::ControllerSpec;
 use crate::control::requests::{abandon, abort, promote_fully, retry};
 use crate::rollout::compare::Counts;

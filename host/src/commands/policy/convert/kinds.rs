@@ -1,5 +1,6 @@
 //! The resources of kinds, as far as they are built in.
 
+use davit_core::object::group_of;
 use davit_kinds::Kind;
 
 /// Kubernetes' own kinds.
@@ -70,7 +71,7 @@ impl Kinds {
 
     /// The resource of an object.
     pub(super) fn of_object(&self, api_version: &str, kind: &str) -> Result<Resource, String> {
-        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        let group = group_of(api_version);
         let found = self.find(|it| it.kind == kind && it.group == group);
         one(found, kind, "kind")
     }
