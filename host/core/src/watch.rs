@@ -48,8 +48,12 @@ pub(crate) use settle::settle;
 /// immediately would be a loop without a pause.
 const SHORTEST_STREAM: Duration = Duration::from_secs(1);
 
-/// After this many refusals to watch from a version, the watch lists again.
-const MOST_REFUSALS: u32 = 3;
+/// After this many [fruitless](Watch::fruitless) watches in a row, the watch lists again.
+const MOST_FRUITLESS: u32 = 3;
+
+/// After this many streaming lists in a row that failed at a server that answers, the next list comes in
+/// pages.
+const MOST_FAILED_STREAMS: u32 = 3;
 
 /// The state machine of one watch.
 #[derive(Debug)]
@@ -61,8 +65,13 @@ pub struct Watch {
     synced: bool,
     /// Failures since the last healthy stream.
     failures: u32,
-    /// How often in a row the server refused the version to watch from.
-    refusals: u32,
+    /// How many watches in a row were refused, ended at once or were silent: their version may be one
+    /// that the server does not know. After a restore of etcd, a server with a watch cache accepts a
+    /// version of its own future, and sends neither a change nor a bookmark until it is past it.
+    fruitless: u32,
+    /// How many streaming lists in a row have failed at a server that answers. It may lack what they
+    /// need: an etcd with progress requests, or a proxy that lets a long answer end.
+    failed_streams: u32,
     outputs: VecDeque<Output>,
 }
 
@@ -77,7 +86,8 @@ impl Watch {
             state: State::NotServed { until: now },
             synced: false,
             failures: 0,
-            refusals: 0,
+            fruitless: 0,
+            failed_streams: 0,
             outputs: VecDeque::new(),
         };
         watch.list(now);
@@ -185,7 +195,7 @@ impl Watch {
             State::Watching {
                 resource_version, ..
             } => {
-                self.refusals = 0;
+                self.fruitless = 0;
                 let (seen, output) = match event {
                     Event::Applied(object) => {
                         (object.resource_version.clone(), Some(Output::Apply(object)))
@@ -224,6 +234,7 @@ impl Watch {
                     self.note_health(lasted);
                     self.watch(resource_version, now);
                 } else {
+                    self.fruitless += 1;
                     let reason = format!("the watch ended after {lasted:?}");
                     self.handle_interruption(&Interruption::Lost(reason), now);
                 }
@@ -245,12 +256,14 @@ impl Watch {
             self.not_served(now);
             return;
         }
-        if matches!(self.state, State::StreamingList { .. })
-            && refused.is_some_and(is_unknown_option)
-        {
-            self.streaming = false;
-            self.list(now);
-            return;
+        if let State::StreamingList { stream, .. } = &self.state {
+            if refused.is_some_and(is_unknown_option) {
+                self.streaming = false;
+                self.list(now);
+                return;
+            }
+            let has_answered = stream.opened.is_some() || refused.is_some_and(|code| code >= 500);
+            self.failed_streams += u32::from(has_answered);
         }
         if let Some(next) = self.after(interruption) {
             self.wait(interruption, next, now);
@@ -279,7 +292,16 @@ impl Watch {
                 let resource_version = resource_version.clone();
                 let lasted = stream.lasted(now);
                 self.note_health(lasted);
-                self.watch(resource_version, now);
+                self.fruitless += 1;
+                if self.fruitless < MOST_FRUITLESS {
+                    self.watch(resource_version, now);
+                } else {
+                    let reason = format!(
+                        "{MOST_FRUITLESS} watches from version {resource_version} had no event and \
+                         no bookmark: all is listed again"
+                    );
+                    self.handle_interruption(&Interruption::Lost(reason), now);
+                }
             }
             State::StreamingList { stream, .. } if stream.opened.is_some() => {
                 self.give_up_streaming("the streaming list fell silent before its bookmark", now);
@@ -295,8 +317,8 @@ impl Watch {
 /// The transitions between states.
 impl Watch {
     fn list(&mut self, now: Instant) {
-        self.refusals = 0;
-        if !self.streaming {
+        self.fruitless = 0;
+        if !self.streaming || self.failed_streams >= MOST_FAILED_STREAMS {
             self.page(Vec::new(), Box::default(), now);
             return;
         }
@@ -334,6 +356,7 @@ impl Watch {
     }
 
     fn reset(&mut self, changes: Vec<Change>, resource_version: Box<str>) {
+        self.failed_streams = 0;
         let items = settle(changes);
         self.outputs.push_back(Output::Reset {
             items,
@@ -382,12 +405,12 @@ impl Watch {
             State::Watching {
                 resource_version, ..
             } => {
-                // A server that was restored from a backup answers 500 or 504 to a
-                // version from its own future, forever.
+                // A server without a watch cache that was restored from a backup answers 500 or
+                // 504 to a version from its own future, forever.
                 if matches!(code, 400 | 422 | 500 | 504) {
-                    self.refusals += 1;
+                    self.fruitless += 1;
                 }
-                Some(if self.refusals < MOST_REFUSALS {
+                Some(if self.fruitless < MOST_FRUITLESS {
                     NextRequest::Watch {
                         resource_version: std::mem::take(resource_version),
                     }

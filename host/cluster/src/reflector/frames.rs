@@ -1,6 +1,7 @@
 //! Splits a stream of bytes into frames, one per line.
 
 use bytes::{Buf as _, Bytes, BytesMut};
+use memchr::memchr;
 
 /// The bytes of a stream that are not a whole frame yet.
 #[derive(Debug, Default)]
@@ -28,7 +29,7 @@ impl Frames {
     pub(super) fn next(&mut self) -> Result<Option<Bytes>, FrameTooLong> {
         loop {
             let unsearched = self.rest.get(self.searched..).unwrap_or_default();
-            let Some(end) = unsearched.iter().position(|byte| *byte == b'\n') else {
+            let Some(end) = memchr(b'\n', unsearched) else {
                 self.searched = self.rest.len();
                 return if self.searched > Self::LONGEST {
                     Err(FrameTooLong)

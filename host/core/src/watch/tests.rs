@@ -202,6 +202,47 @@ fn a_server_that_knows_no_streaming_lists_is_listed_in_pages() {
     assert!(is_first_page(&driven.only_request()));
 }
 
+/// An etcd without progress requests: the watch cache answers 200, and then with an error of its own.
+#[test]
+fn a_server_whose_streaming_lists_fail_is_listed_in_pages() {
+    let unsupported = || {
+        Event::Error(Refusal {
+            code: 500,
+            message: "required storage feature is disabled".into(),
+            retry_after: None,
+        })
+    };
+    let mut driven = WatchBench::new(Settings::default());
+    for _ in 0..3 {
+        let request = driven.only_request();
+        assert!(matches!(request, Request::StreamingList { .. }));
+        driven.watch.handle_opened(driven.now);
+        driven.watch.handle_event(unsupported(), driven.now);
+        driven.outputs();
+        driven.time_out();
+    }
+    assert!(is_first_page(&driven.only_request()));
+    driven.watch.handle_page(page(&["a"], "5", ""), driven.now);
+    driven.watch.handle_opened(driven.now);
+    driven.interrupt(&refused(410));
+    driven.time_out();
+    let request = driven.only_request();
+    assert!(
+        matches!(request, Request::StreamingList { .. }),
+        "the next list is tried as a stream"
+    );
+
+    // One that does not answer says nothing about its streams.
+    let mut driven = WatchBench::new(Settings::default());
+    for _ in 0..10 {
+        driven.outputs();
+        driven.interrupt(&lost());
+        driven.time_out();
+        let request = driven.only_request();
+        assert!(matches!(request, Request::StreamingList { .. }));
+    }
+}
+
 #[test]
 fn an_interrupted_list_continues_and_replaces_nothing_before_its_end() {
     let mut driven = WatchBench::paged();
@@ -357,6 +398,68 @@ fn a_stream_that_ends_immediately_is_restarted_after_a_pause() {
     assert_eq!(driven.outputs()[0], Output::Abandon);
     driven.time_out();
     assert!(is_watch_from(&driven.only_request(), "5"));
+}
+
+/// Some servers end the watch of a version that they have forgotten at once, instead of a 410.
+#[test]
+fn a_version_whose_watches_end_at_once_is_replaced_by_a_list() {
+    let mut driven = WatchBench::watching();
+    for _ in 0..2 {
+        driven.watch.handle_end(driven.now);
+        driven.outputs();
+        driven.time_out();
+        assert!(is_watch_from(&driven.only_request(), "5"));
+        driven.watch.handle_opened(driven.now);
+        driven.outputs();
+    }
+    driven.watch.handle_end(driven.now);
+    driven.outputs();
+    driven.time_out();
+    assert!(is_first_page(&driven.only_request()));
+
+    // What brings an event is no such watch.
+    let mut driven = WatchBench::watching();
+    for _ in 0..10 {
+        driven.watch.handle_event(bookmark("5", false), driven.now);
+        driven.watch.handle_end(driven.now);
+        driven.outputs();
+        driven.time_out();
+        assert!(is_watch_from(&driven.only_request(), "5"));
+        driven.watch.handle_opened(driven.now);
+        driven.outputs();
+    }
+}
+
+/// After a restore of etcd, a watch cache accepts a version of its own future, and is silent.
+#[test]
+fn a_version_that_the_server_is_silent_about_is_replaced_by_a_list() {
+    let mut driven = WatchBench::watching();
+    for _ in 0..2 {
+        assert_eq!(driven.time_out(), Duration::from_secs(90));
+        assert!(is_watch_from(&driven.only_request(), "5"));
+        driven.watch.handle_opened(driven.now);
+        driven.outputs();
+    }
+    driven.time_out();
+    let outputs = driven.outputs();
+    let is_said =
+        |output: &Output| matches!(output, Output::Condition(Condition::Interrupted { .. }));
+    assert!(outputs.iter().any(is_said), "{outputs:?}");
+    driven.time_out();
+    assert!(is_first_page(&driven.only_request()));
+    // Its versions are lower ones.
+    driven.watch.handle_page(page(&["b"], "3", ""), driven.now);
+    assert_eq!(driven.outputs()[0], reset(vec![object("b", "3")], "3"));
+
+    // A quiet resource has bookmarks.
+    let mut driven = WatchBench::watching();
+    for _ in 0..10 {
+        driven.watch.handle_event(bookmark("5", false), driven.now);
+        driven.time_out();
+        assert!(is_watch_from(&driven.only_request(), "5"));
+        driven.watch.handle_opened(driven.now);
+        driven.outputs();
+    }
 }
 
 #[test]
