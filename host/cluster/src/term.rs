@@ -1,5 +1,6 @@
 //! Terms of leadership: until when this replica may send requests for a controller.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -64,7 +65,10 @@ impl Term {
     }
 
     /// Sends a request, if this replica leads. Another one may lead soon after the term: the
-    /// request ends before.
+    /// request ends before. A term that is renewed meanwhile ends later, and so may a request to a
+    /// server that takes longer for it, such as one with a slow webhook. Until a request ends, nobody
+    /// else has led: they wait longer after the last renewal, and a lease is handed over only when no
+    /// request is under way.
     pub async fn send(
         &self,
         request: impl Future<Output = Result<Bytes, RequestError>>,
@@ -72,12 +76,19 @@ impl Term {
         let Some(limit) = &self.0 else {
             return request.await;
         };
-        let current = limit
+        let mut term = limit
             .current()
             .ok_or_else(|| RequestError::term_over(true))?;
-        let deadline = limit.clock.deadline(current.ends());
-        let answer = timeout_at(deadline, request).await;
-        answer.unwrap_or_else(|_| Err(RequestError::term_over(false)))
+        let mut request = pin!(request);
+        loop {
+            let deadline = limit.clock.deadline(term.ends());
+            if let Ok(answer) = timeout_at(deadline, request.as_mut()).await {
+                return answer;
+            }
+            term = limit
+                .current()
+                .ok_or_else(|| RequestError::term_over(false))?;
+        }
     }
 
     /// Whether there are other replicas.
@@ -99,6 +110,9 @@ impl Limit {
 mod tests {
     use std::future::pending;
 
+    use tokio::join;
+    use tokio::time::sleep_until;
+
     use super::*;
 
     fn seconds(seconds: u64) -> Instant {
@@ -117,10 +131,17 @@ mod tests {
         let term = Term::new(clock, until, Duration::from_secs(3));
         let sent = term.send(answered(Duration::from_secs(9))).await;
         assert!(sent.is_ok() && term.holds());
-        // The term was renewed meanwhile: that counts for the next request.
-        sender.send_replace(Some(seconds(20)));
+        // The term is renewed while a request is under way: it may end later.
+        let renewal = async {
+            sleep_until(clock.deadline(seconds(11))).await;
+            sender.send_replace(Some(seconds(20)));
+        };
+        let (sent, ()) = join!(term.send(answered(Duration::from_secs(12))), renewal);
+        assert!(sent.is_ok());
+        assert_eq!(clock.instant(), seconds(21));
+        sender.send_replace(Some(seconds(30)));
         assert!(term.send(pending()).await.is_err());
-        assert_eq!(clock.instant(), seconds(23));
+        assert_eq!(clock.instant(), seconds(33));
         let Err(RequestError::NoAnswer(error)) = term.send(async { panic!("it is sent") }).await
         else {
             panic!("the term is over");

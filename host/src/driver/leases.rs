@@ -7,6 +7,7 @@ use std::time::Duration;
 use davit_cluster::api::Api;
 use davit_cluster::clock::Clock;
 use davit_cluster::leases;
+use davit_cluster::tasks::caught;
 use davit_cluster::term::Term;
 use davit_core::election::{LeaseAnswer, LeaseRequest, LeaseTerm, LeaseWriteError};
 use davit_core::host::{Input, LeaseSettings};
@@ -20,7 +21,7 @@ use crate::repeat::RepeatedLine;
 pub(super) struct LeaseDriver {
     api: Api,
     namespace: String,
-    /// How long the host waits for an answer: it tries again before the renew deadline.
+    /// How long the host waits for an answer.
     patience: Duration,
     failures: Arc<RepeatedLine>,
     inbox: mpsc::UnboundedSender<Message>,
@@ -36,7 +37,7 @@ impl LeaseDriver {
         Self {
             api,
             namespace,
-            patience: settings.timing.retry_period,
+            patience: settings.timing.patience(),
             failures: Arc::new(RepeatedLine::new()),
             inbox,
         }
@@ -47,7 +48,10 @@ impl LeaseDriver {
             (self.api.clone(), self.namespace.clone(), self.inbox.clone());
         let (patience, failures) = (self.patience, Arc::clone(&self.failures));
         tokio::spawn(async move {
-            let (id, answer) = leases::execute(&api, &namespace, &request, patience).await;
+            let executed = caught(leases::execute(&api, &namespace, &request, patience)).await;
+            // Without an answer, the lease would be neither read nor written again.
+            let (id, answer) = executed
+                .unwrap_or_else(|panic| (request.id(), LeaseAnswer::failed(&request, panic)));
             let failure = match &answer {
                 LeaseAnswer::Read(Err(error))
                 | LeaseAnswer::Written(Err(LeaseWriteError::Failed(error))) => Some(error),

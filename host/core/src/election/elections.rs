@@ -48,6 +48,18 @@ pub enum LeaseAnswer {
     Deleted,
 }
 
+impl LeaseAnswer {
+    /// The result of a request that has no answer, for this reason.
+    #[must_use]
+    pub fn failed(request: &LeaseRequest, reason: String) -> Self {
+        match request {
+            LeaseRequest::Read(_) => Self::Read(Err(reason)),
+            LeaseRequest::Write(..) => Self::Written(Err(LeaseWriteError::Failed(reason))),
+            LeaseRequest::Delete(..) => Self::Deleted,
+        }
+    }
+}
+
 /// Where a controller has run, as far as this replica knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ControllerHistory {
@@ -407,7 +419,7 @@ impl Elections {
     /// The next request, after [`Self::advance`]; none if nothing is due.
     pub fn poll(&mut self, now: Now) -> Option<LeaseRequest> {
         self.has_waited |= self.stopped_at <= now.instant;
-        if self.reading.is_none() && self.read_at <= now.instant {
+        if self.reading.is_none() && self.next_reading() <= now.instant {
             let id = self.next_id();
             self.reading = Some((id, now.instant));
             self.read_at = now.instant.after(self.timing.read_interval());
@@ -436,7 +448,7 @@ impl Elections {
     /// the controllers do what they did at the last poll.
     #[must_use]
     pub fn next_wake(&self, now: Instant) -> Instant {
-        let reading = self.reading.is_none().then_some(self.read_at);
+        let reading = self.reading.is_none().then(|| self.next_reading());
         let presence = self.presence.next_wake(now, self.own_circumstances());
         let electors = self.controllers.values().map(|election| {
             let circumstances = election.circumstances(!self.is_stopping);
@@ -494,6 +506,17 @@ impl Elections {
                 *successor = Some(preferred.clone());
             }
         }
+    }
+
+    /// When the leases are read next. At an API server that refuses it, not sooner than usual.
+    fn next_reading(&self) -> Instant {
+        if self.read_failure.is_some() {
+            return self.read_at;
+        }
+        let electors = self.controllers.values().map(|election| &election.elector);
+        let wanted = electors.chain([&self.presence]);
+        let wanted = wanted.filter_map(Elector::next_reading);
+        wanted.fold(self.read_at, Instant::min)
     }
 
     /// Nobody else writes the lease of this replica.

@@ -4,7 +4,8 @@
 //!
 //! - A replica leads from the answer to its own write of the lease until the renew
 //!   deadline after it *sent* that write, by its own monotonic clock. Requests that it
-//!   has sent until then end within [`LeaseTiming::grace`].
+//!   has sent until then end within [`LeaseTiming::grace`]. To read what it wrote is as good as the
+//!   answer: a lease names the run of the replica and the time of the write.
 //! - Another replica acquires the lease only with a write that replaces exactly the version
 //!   that it has itself seen for the whole lease duration. A renewal in between makes that
 //!   write fail, also one whose answer was lost.
@@ -30,8 +31,13 @@ pub struct Elector {
     /// The renew deadline after the last write of its own that made or left this replica
     /// the holder.
     until: Option<Instant>,
-    /// When the write under way was sent.
-    under_way: Option<Instant>,
+    /// The write under way.
+    under_way: Option<Attempt>,
+    /// The writes without an answer that would still let this replica lead.
+    unanswered: Vec<Attempt>,
+    /// Whether it reads the lease before it writes again: a write without an answer may have been
+    /// executed, and another one would fail.
+    reads_first: bool,
     /// When the last write ended.
     ended: Option<Instant>,
     /// When the next write may be sent.
@@ -41,6 +47,13 @@ pub struct Elector {
     goal: Goal,
     /// What its next write of the lease says in [`Lease::ready`].
     ready: ReadyControllers,
+}
+
+/// A write of the lease.
+#[derive(Debug)]
+struct Attempt {
+    sent: Instant,
+    lease: Lease,
 }
 
 /// What a replica knows of the lease.
@@ -86,6 +99,8 @@ impl Elector {
             known: LeaseState::Unknown,
             until: None,
             under_way: None,
+            unanswered: Vec::new(),
+            reads_first: false,
             ended: None,
             due: now,
             not_before: now,
@@ -158,14 +173,18 @@ impl Elector {
         if self.under_way.is_some() || self.ended.is_some_and(|ended| requested <= ended) {
             return;
         }
+        self.reads_first &= requested < self.due;
         match (stored, &self.known) {
             (Some(stored), LeaseState::Stored { stored: known, .. }) if *stored == *known => {}
-            (Some(stored), _) => {
-                self.known = LeaseState::Stored {
-                    stored: stored.clone(),
-                    since: now,
-                };
-            }
+            (Some(stored), _) => match self.sent(&stored.lease) {
+                Some(sent) => self.note_written(stored.clone(), sent, now),
+                None => {
+                    self.known = LeaseState::Stored {
+                        stored: stored.clone(),
+                        since: now,
+                    };
+                }
+            },
             (None, _) => self.known = LeaseState::Absent,
         }
         if !self.is_holder() {
@@ -184,8 +203,18 @@ impl Elector {
         if matches!(write, LeaseWrite::Create(_)) && !circumstances.is_new {
             self.not_before = now.instant.after(self.timing.duration);
         }
-        self.under_way = Some(now.instant);
+        self.under_way = Some(Attempt {
+            sent: now.instant,
+            lease: write.lease().clone(),
+        });
         Some(write)
+    }
+
+    /// When the lease has to be read, by a request that starts then or later; none if that does not
+    /// matter.
+    #[must_use]
+    pub fn next_reading(&self) -> Option<Instant> {
+        self.reads_first.then_some(self.due)
     }
 
     /// When [`Self::poll`] may return a write, or the renew deadline ends.
@@ -198,33 +227,16 @@ impl Elector {
             .fold(Instant::FAR_FUTURE, Instant::min)
     }
 
-    /// Handles the result of a write. Returns whether the lease has to be read, because
+    /// Handles the result of a write. Returns whether the lease has to be read now, because
     /// somebody else has written it.
     pub fn handle(&mut self, result: Result<StoredLease, LeaseWriteError>, now: Instant) -> bool {
-        let Some(sent) = self.under_way.take() else {
+        let Some(attempt) = self.under_way.take() else {
             return false;
         };
         self.ended = Some(now);
         match result {
             Ok(stored) => {
-                self.known = LeaseState::Stored { stored, since: now };
-                if self.is_holder() && sent < self.not_before {
-                    self.due = self.not_before;
-                } else if self.is_holder() {
-                    self.until = Some(sent.after(self.timing.renew_deadline));
-                    self.due = sent.after(if self.is_announced() {
-                        self.timing.renew_interval()
-                    } else {
-                        self.timing.retry_period
-                    });
-                    if self.goal != Goal::Hold {
-                        self.due = now;
-                    }
-                } else {
-                    self.until = None;
-                    self.goal = Goal::Hold;
-                    self.due = now.after(self.timing.retry_period);
-                }
+                self.note_written(stored, attempt.sent, now);
                 false
             }
             // Its own write with a lost answer may be what it conflicts with: until the
@@ -233,14 +245,64 @@ impl Elector {
                 self.known = LeaseState::Unknown;
                 // A conflict that lasts does not flood the API server, and two attempts
                 // fit into a retry period.
-                self.due = sent.after(self.timing.retry_period / 4);
+                self.due = attempt.sent.after(self.timing.retry_period / 4);
                 true
             }
             Err(LeaseWriteError::Failed(_)) => {
-                self.due = now.after(self.timing.retry_period);
+                let second = attempt.sent.after(self.timing.second_attempt());
+                self.due = now.max(second.min(now.after(self.timing.retry_period)));
+                self.reads_first = true;
+                self.keep_unanswered(attempt, now);
                 false
             }
         }
+    }
+
+    /// The lease is stored as this replica wrote it at `sent`.
+    fn note_written(&mut self, stored: StoredLease, sent: Instant, now: Instant) {
+        self.unanswered.clear();
+        self.reads_first = false;
+        self.known = LeaseState::Stored { stored, since: now };
+        if self.is_holder() && sent < self.not_before {
+            self.due = self.not_before;
+        } else if self.is_holder() {
+            self.until = Some(sent.after(self.timing.renew_deadline));
+            self.due = sent.after(if self.is_announced() {
+                self.timing.renew_interval()
+            } else {
+                self.timing.retry_period
+            });
+            if self.goal != Goal::Hold {
+                self.due = now;
+            }
+        } else {
+            self.until = None;
+            self.goal = Goal::Hold;
+            self.due = now.after(self.timing.retry_period);
+        }
+    }
+
+    /// Keeps a write whose answer was lost, unless the lease before it, or another such write, looks
+    /// the same: then a clock that stands still shows nothing.
+    fn keep_unanswered(&mut self, attempt: Attempt, now: Instant) {
+        let deadline = self.timing.renew_deadline;
+        self.unanswered.retain(|one| now < one.sent.after(deadline));
+        let is_same = |lease: &Lease| lease.renewed == attempt.lease.renewed;
+        let known = match &self.known {
+            LeaseState::Stored { stored, .. } => Some(&stored.lease),
+            LeaseState::Unknown | LeaseState::Absent => None,
+        };
+        let mut others = self.unanswered.iter().map(|one| &one.lease).chain(known);
+        if !others.any(is_same) {
+            self.unanswered.push(attempt);
+        }
+    }
+
+    /// When this replica sent the write of this lease, if its answer was lost.
+    fn sent(&self, lease: &Lease) -> Option<Instant> {
+        let mut unanswered = self.unanswered.iter();
+        let attempt = unanswered.find(|attempt| attempt.lease == *lease)?;
+        Some(attempt.sent)
     }
 
     /// Whether the lease says which controllers this replica can run.
@@ -257,7 +319,7 @@ impl Elector {
 
     /// When the next write is due, as things are; none if there is nothing to write.
     fn next_write(&self, now: Instant, circumstances: Circumstances) -> Option<Instant> {
-        if self.under_way.is_some() {
+        if self.under_way.is_some() || self.reads_first {
             return None;
         }
         let at = match (&self.known, &self.goal) {

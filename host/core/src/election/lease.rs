@@ -139,6 +139,20 @@ impl LeaseTiming {
         self.renew_deadline / 2
     }
 
+    /// How long a replica waits for the answer to a request for leases. Longer than the three seconds
+    /// after which many a webhook that does not answer is left out.
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        self.renew_interval() * 7 / 10
+    }
+
+    /// When a replica writes a lease again after an attempt without an answer: by then it has read
+    /// whether that one was only slow, and there is time left until the renew deadline.
+    #[must_use]
+    pub fn second_attempt(&self) -> Duration {
+        self.renew_interval() * 4 / 5
+    }
+
     /// How often a replica reads all leases.
     #[must_use]
     pub fn read_interval(&self) -> Duration {

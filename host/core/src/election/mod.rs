@@ -11,6 +11,8 @@ mod members;
 mod model_tests;
 mod name;
 mod ready;
+#[cfg(test)]
+mod slow_tests;
 mod strays;
 mod term;
 #[cfg(test)]

@@ -63,6 +63,8 @@ struct Replica {
     paused: Duration,
     cut: Duration,
     read_at: Instant,
+    /// When it last read the lease.
+    requested: Instant,
     /// The number of the write under way, and when it fails without an answer.
     write: Option<(u64, Instant)>,
     writes: u64,
@@ -99,7 +101,7 @@ impl Replica {
         let nanos = u64::try_from(local.as_nanos()).unwrap();
         Now {
             instant: Instant::from_nanos(nanos),
-            wall: Wall(0),
+            wall: Wall(i64::try_from(local.as_millis()).unwrap()),
         }
     }
 
@@ -127,6 +129,7 @@ impl World {
                 paused: Duration::ZERO,
                 cut: Duration::ZERO,
                 read_at: Instant::ZERO,
+                requested: Instant::ZERO,
                 write: None,
                 writes: 0,
                 busy_until: Duration::ZERO,
@@ -306,13 +309,16 @@ impl World {
         };
         if let Some(write) = replica.elector.poll(now, circumstances) {
             replica.writes += 1;
-            replica.write = Some((replica.writes, now.instant.after(timing.retry_period)));
+            replica.write = Some((replica.writes, now.instant.after(timing.patience())));
             let number = replica.writes;
             self.send(index, Message::Write { number, write });
         }
         let replica = &mut self.replicas[index];
-        if replica.read_at <= now.instant {
+        let wanted = replica.elector.next_reading();
+        let wanted = wanted.is_some_and(|at| replica.requested < at && at <= now.instant);
+        if wanted || replica.read_at <= now.instant {
             replica.read_at = now.instant.after(READS);
+            replica.requested = now.instant;
             let requested = now.instant;
             self.send(index, Message::Read { requested });
         }
