@@ -284,6 +284,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn without_a_connection_the_error_names_the_server() {
+        let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", gone.local_addr().unwrap());
+        drop(gone);
+        let client = client(Config::new(url.parse().unwrap())).unwrap();
+        let request = Request::get("/version").body(Body::empty()).unwrap();
+        let Err(kube::Error::Service(error)) = client.send(request).await else {
+            panic!("there was a connection");
+        };
+        assert_eq!(error.to_string(), format!("cannot connect to {url}"));
+    }
+
+    #[tokio::test]
     async fn a_request_without_an_answer_names_the_cause() {
         let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", gone.local_addr().unwrap());

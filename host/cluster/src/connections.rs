@@ -1,6 +1,7 @@
 //! The connections to the API server: TCP, TLS and HTTP, as kube's own client has them. They
 //! send no request after its term.
 
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures::future::BoxFuture;
@@ -9,7 +10,7 @@ use hyper::body::Incoming;
 use hyper::rt::{Read, Write};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::connect::{Connect, Connection};
-use hyper_util::client::legacy::{Builder, Client};
+use hyper_util::client::legacy::{Builder, Client, Error};
 use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ConfigExt as _};
 use kube::config::Config;
@@ -21,6 +22,15 @@ use crate::fence::{FencedBody, FencedConnector, fenced};
 #[derive(Clone)]
 pub(crate) struct Connections<C> {
     client: Client<C, FencedBody>,
+    server: Arc<str>,
+}
+
+/// There is no connection to the server. The errors of hyper do not name it.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot connect to {server}")]
+struct Unconnected {
+    server: Arc<str>,
+    source: Error,
 }
 
 /// The connections to the server of a configuration, without a proxy, on what `tcp` connects.
@@ -41,7 +51,9 @@ where
     connector.set_write_timeout(config.write_timeout);
     connector.set_reset_reader_on_write(config.reset_reader_on_write);
     let client = Builder::new(TokioExecutor::new()).build(connector);
-    Ok(Connections { client })
+    let server = config.cluster_url.to_string();
+    let server = server.trim_end_matches('/').into();
+    Ok(Connections { client, server })
 }
 
 impl<C> Service<Request<Body>> for Connections<C>
@@ -59,8 +71,15 @@ where
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let (request, passage) = fenced(request);
         let sent = self.client.request(request);
+        let server = Arc::clone(&self.server);
         Box::pin(async move {
-            let answer = sent.await?;
+            let answer = sent.await.map_err(|source| {
+                if source.is_connect() {
+                    Unconnected { server, source }.into()
+                } else {
+                    BoxError::from(source)
+                }
+            })?;
             passage.answered();
             Ok(answer)
         })

@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use davit_core::api::{ControllerSpec, HostStatus};
+use davit_core::api::{API_VERSION, ControllerSpec, HostStatus, KIND};
 use davit_core::record::Owner;
 use davit_core::request::{Request, RequestError, record};
 use davit_sim::response::{Reply, respond};
@@ -16,8 +16,6 @@ use serde_json::{Value, json};
 
 use crate::namespace::NAMESPACE;
 use crate::server::{read, received};
-
-const API_VERSION: &str = "davit.dev/v1alpha1";
 
 /// Controllers and `ControllerRevisions`.
 #[derive(Debug)]
@@ -59,7 +57,7 @@ impl RecordServer {
     /// Creates a Controller. The specs of a former one of this name are still there.
     pub(crate) fn create(&mut self, name: &str, uid: &str) {
         let controller = json!({
-            "apiVersion": API_VERSION, "kind": "Controller",
+            "apiVersion": API_VERSION, "kind": KIND,
             "metadata": {"name": name, "uid": uid, "generation": 1},
             "spec": {},
         });
@@ -70,7 +68,7 @@ impl RecordServer {
     /// Deletes a Controller. Nobody collects its specs yet.
     pub(crate) fn remove(&mut self, name: &str) {
         let options = davit_sim::model::DeleteOptions::default();
-        let kind = (API_VERSION, "Controller");
+        let kind = (API_VERSION, KIND);
         // A Controller that was never created has nothing to delete.
         let _ = direct::delete(&mut self.model, self.start, kind, "", name, &options);
     }
@@ -89,7 +87,7 @@ impl RecordServer {
 
     fn apply(&mut self, name: &str, part: &str, fields: &Value) {
         let object = json!({
-            "apiVersion": API_VERSION, "kind": "Controller",
+            "apiVersion": API_VERSION, "kind": KIND,
             "metadata": {"name": name},
             part: fields,
         });
@@ -135,7 +133,7 @@ fn definition() -> Value {
         "spec": {
             "group": "davit.dev",
             "scope": "Cluster",
-            "names": {"plural": "controllers", "kind": "Controller"},
+            "names": {"plural": "controllers", "kind": KIND},
             "versions": [{
                 "name": "v1alpha1",
                 "served": true,

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use davit_core::api::{ConditionStatus, ControllerSpec, ControllerStatus};
+use davit_core::api::{API_VERSION, ConditionStatus, ControllerSpec, ControllerStatus, KIND};
 use davit_core::grant::Permissions;
 use kube::Client;
 use kube::core::{DynamicObject, ObjectMeta};
@@ -85,8 +85,8 @@ impl Grant {
     /// or an editor.
     pub fn yaml(&self) -> Result<String> {
         let change = Change {
-            api_version: "davit.dev/v1alpha1",
-            kind: "Controller",
+            api_version: API_VERSION,
+            kind: KIND,
             metadata: Metadata { name: &self.name },
             spec: Spec {
                 permissions: &self.permissions,

@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use davit_core::api::{API_VERSION, KIND};
 use davit_sim::{RequestRecord, Server, Sim, kubeconfig};
 use serde_json::{Value, json};
 
@@ -40,8 +41,8 @@ impl Fleet {
         }))?;
         sim.create(serde_json::to_value(definition())?)?;
         sim.create(json!({
-            "apiVersion": "davit.dev/v1alpha1",
-            "kind": "Controller",
+            "apiVersion": API_VERSION,
+            "kind": KIND,
             "metadata": {"name": CONTROLLER},
             "spec": {
                 "module": {"builtin": CONTROLLER},
@@ -96,9 +97,7 @@ impl Fleet {
         let leases = self
             .sim
             .list("coordination.k8s.io/v1", "Lease", NAMESPACE)?;
-        let controller = self
-            .sim
-            .get("davit.dev/v1alpha1", "Controller", "", CONTROLLER)?;
+        let controller = self.sim.get(API_VERSION, KIND, "", CONTROLLER)?;
         let stable = controller.pointer("/status/stable/revision");
         let is_recorded = stable.is_some_and(Value::is_string);
         Ok(is_recorded && self.holder().is_some() && leases.len() == 1 + self.replicas.len())

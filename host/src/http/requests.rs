@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::server::Answer;
 use super::{Endpoints, with_type};
+use davit_core::api::API_VERSION;
 use davit_core::control::{Change, ChangeError};
 
 /// The path of the controllers.
@@ -95,7 +96,7 @@ async fn respond(request: Request<Incoming>, endpoints: &Endpoints) -> Result<Va
         Method::GET if name.is_empty() => {
             let items = endpoints.host.file_controllers().await;
             Ok(json!({
-                "apiVersion": "davit.dev/v1alpha1", "kind": "ControllerList", "metadata": {},
+                "apiVersion": API_VERSION, "kind": "ControllerList", "metadata": {},
                 "items": items.map_err(|error| refusal(&error))?,
             }))
         }

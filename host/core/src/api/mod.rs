@@ -33,3 +33,8 @@ pub use status::{
 };
 pub use undo::UndoConfig;
 pub use verify::{AnyOfConfig, PublicKeyConfig, SignatureConfig, VerifyConfig};
+
+/// The group and the version of the resource.
+pub const API_VERSION: &str = "davit.dev/v1alpha1";
+/// The kind of the resource.
+pub const KIND: &str = "Controller";

@@ -8,11 +8,8 @@ use serde_json::Value;
 
 use super::declaration::Declaration;
 use super::requests::Requests;
-use crate::api::{ControllerSpec, ControllerStatus, SpecError, is_dns_label};
+use crate::api::{API_VERSION, ControllerSpec, ControllerStatus, KIND, SpecError, is_dns_label};
 use crate::object::ObjectRef;
-
-const API_VERSION: &str = "davit.dev/v1alpha1";
-const KIND: &str = "Controller";
 
 /// The pause before the watch is retried after a failure.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -403,7 +400,7 @@ mod tests {
     fn a_declaration_has_the_object_of_its_events_and_the_generation() {
         let declared = only(controller("a", 3));
         let object = ObjectRef {
-            api_version: "davit.dev/v1alpha1".to_owned(),
+            api_version: API_VERSION.to_owned(),
             kind: "Controller".to_owned(),
             namespace: String::new(),
             name: "a".to_owned(),

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::declaration::Declaration;
 use super::requests::{RequestKind, Requests};
-use crate::api::{ControllerSpec, ControllerStatus, strict};
+use crate::api::{API_VERSION, ControllerSpec, ControllerStatus, KIND, strict};
 use crate::untrusted;
 
 /// The longest value of a request, in bytes.
@@ -213,8 +213,8 @@ impl FileEntry {
     /// The controller in the form of the custom resource.
     pub(super) fn object(&self, name: &str, status: &ControllerStatus) -> Value {
         json!({
-            "apiVersion": "davit.dev/v1alpha1",
-            "kind": "Controller",
+            "apiVersion": API_VERSION,
+            "kind": KIND,
             "metadata": {
                 "name": name,
                 "generation": self.generation,

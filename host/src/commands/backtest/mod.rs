@@ -20,7 +20,7 @@ use davit_core::untrusted;
 use davit_engine::Guest;
 use davit_journal::{Part, Query, Reader};
 
-use super::journal::{Decoded, DecodedEntries, LONGEST, open};
+use super::journal::{Decoded, DecodedEntries, open, unknown_controller};
 use super::print;
 use crate::cli::{BacktestAgainst, BacktestArguments, BacktestFormat};
 use crate::journal::SegmentOrigin;
@@ -295,14 +295,8 @@ impl Session {
             if known.contains(&controller.as_str()) {
                 bail!("{controller} does not run in this span: no revision is recorded in it");
             }
-            let known = match untrusted::line(&known.join(", "), LONGEST) {
-                none if none.is_empty() => "none".to_owned(),
-                known => known,
-            };
-            bail!(
-                "the journal has no controller {controller} in this span, only: {known}; a policy of \
-                 --spec needs none with --against cluster"
-            );
+            let unknown = unknown_controller(controller, known);
+            bail!("{unknown}; a policy of --spec needs none with --against cluster");
         }
         Ok(self.backtest.finish()?)
     }

@@ -12,11 +12,9 @@ use crate::commands::print::{part, text_at};
 use crate::config;
 use crate::resource::{controllers, describe};
 use crate::yaml;
-use davit_core::api::{ControllerSpec, is_dns_label};
+use davit_core::api::{API_VERSION, ControllerSpec, is_dns_label};
 use davit_core::trust::TrustPolicy;
 use davit_core::untrusted;
-
-const API_VERSION: &str = "davit.dev/v1alpha1";
 
 /// The controllers of a configuration file, of manifests, or else of the cluster; and
 /// which modules their host trusts: by default, if no configuration file says so.

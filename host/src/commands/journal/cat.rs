@@ -1,15 +1,17 @@
 //! `davit journal cat`
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use davit_core::controller::ControllerId;
 use davit_core::journal::{Entry, Record, decode};
 use davit_core::untrusted;
 use davit_journal::{Error, Part, Query, Reader};
 
 use super::json::{self, EntryLine};
-use super::{SegmentOrder, open, refuse_missing, refused, text};
+use super::{
+    RefusedJournal, SegmentOrder, open, refuse_missing, refused, text, unknown_controller,
+};
 use crate::cli::{EntryFormat, JournalCatArguments};
 use crate::commands::print;
 
@@ -54,6 +56,7 @@ fn each(
 ) -> Result<Option<u64>> {
     let (from, to) = arguments.span.micros();
     let (mut names, mut damages) = (Names::new(reader), 0_u64);
+    let mut known = BTreeSet::new();
     for entry in reader.entries(&query(arguments)) {
         let entry = match entry {
             Ok(entry) => entry,
@@ -67,6 +70,9 @@ fn each(
         let record = decode(&entry.payload).with_context(refused)?;
         names.note(entry.segment, &record.entry);
         let controller = names.controller(&record);
+        if let Some(controller) = controller.filter(|name| !known.contains(*name)) {
+            known.insert(controller.to_owned());
+        }
         let wanted = arguments.controller.as_deref();
         let is_of_it = wanted.is_none_or(|wanted| controller == Some(wanted));
         let uid = arguments.uid.as_ref();
@@ -85,6 +91,12 @@ fn each(
         if is_in_span && is_of_it && is_about && !pass(wanted)? {
             return Ok(None);
         }
+    }
+    if let Some(wanted) = &arguments.controller
+        && !known.contains(wanted)
+    {
+        let known = known.iter().map(String::as_str);
+        bail!(RefusedJournal(unknown_controller(wanted, known)));
     }
     Ok(Some(damages))
 }
@@ -144,6 +156,13 @@ mod tests {
 
     /// The kinds of the entries that these options choose, each with its controller.
     fn chosen(directory: &tempfile::TempDir, options: &[&str]) -> Vec<(String, Option<String>)> {
+        try_choose(directory, options).unwrap()
+    }
+
+    fn try_choose(
+        directory: &tempfile::TempDir,
+        options: &[&str],
+    ) -> Result<Vec<(String, Option<String>)>> {
         let path = directory.path().to_str().unwrap();
         let first = ["davit", "journal", "cat", path];
         let command = Arguments::try_parse_from(first.iter().chain(options));
@@ -160,9 +179,8 @@ mod tests {
             let kind = kind.split(['(', ' ']).next().unwrap().to_owned();
             chosen.push((kind, wanted.controller.map(str::to_owned)));
             Ok(true)
-        })
-        .unwrap();
-        chosen
+        })?;
+        Ok(chosen)
     }
 
     /// An answer has the number of its controller, and the entry with the name is about no object.
@@ -182,12 +200,26 @@ mod tests {
         let named = |kind: &str| (kind.to_owned(), Some("podgc".to_owned()));
         let both = of(&["--uid", "a", "--controller", "podgc"]);
         assert_eq!(both, [named("Answer"), named("Ruling")]);
-        assert_eq!(of(&["--uid", "a", "--controller", "other"]), []);
+        assert_eq!(of(&["--uid", "c", "--controller", "podgc"]), []);
         let from = "1970-01-01T00:00:03Z";
         let span = of(&["--uid", "a", "--controller", "podgc", "--from", from]);
         assert_eq!(span, both, "the name precedes the span");
         let kinds: Vec<String> = of(&["--uid", "a"]).into_iter().map(|it| it.0).collect();
         assert_eq!(kinds, ["Answer", "Ruling"]);
+    }
+
+    #[test]
+    fn a_controller_that_the_journal_does_not_have_is_refused() {
+        let directory = journal([
+            (1, Entry::Keyframe { is_start: true }),
+            (1, Entry::KeyframeEnd),
+            (2, call(7, "podgc", "pods", "default/a")),
+        ]);
+        let error = try_choose(&directory, &["--controller", "podcg"]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the journal has no controller podcg in this span, only: podgc"
+        );
     }
 
     /// The journal has nothing of the second host's start: its disk was full.

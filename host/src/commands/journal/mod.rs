@@ -55,6 +55,20 @@ fn refused() -> RefusedJournal {
     RefusedJournal("the journal cannot be read".to_owned())
 }
 
+/// Why nothing of a journal is about the controller with this name: the journal has only others.
+pub(super) fn unknown_controller<'a>(
+    wanted: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> String {
+    let known = known.into_iter().collect::<Vec<_>>().join(", ");
+    let known = match untrusted::line(&known, LONGEST) {
+        none if none.is_empty() => "none".to_owned(),
+        known => known,
+    };
+    let wanted = untrusted::line(wanted, LONGEST);
+    format!("the journal has no controller {wanted} in this span, only: {known}")
+}
+
 /// Opens a journal for reading; fails if there is none.
 pub(super) fn open(directory: &Path) -> Result<Reader> {
     if !directory.exists() {

@@ -4,8 +4,8 @@ use anyhow::{Result, bail};
 use davit_core::untrusted;
 
 use super::Session;
-use crate::commands::journal::LONGEST;
 use crate::commands::journal::RefusedJournal;
+use crate::commands::journal::{LONGEST, unknown_controller};
 use crate::commands::print;
 
 impl Session {
@@ -42,16 +42,11 @@ impl Session {
         if self.controllers.contains(wanted) {
             return None;
         }
-        let known = self.controllers.iter().map(String::as_str);
-        let known = match known.collect::<Vec<_>>().join(", ") {
-            none if none.is_empty() => "none".to_owned(),
-            known => untrusted::line(&known, LONGEST),
-        };
-        let wanted = untrusted::line(wanted, LONGEST);
+        let unknown = unknown_controller(wanted, self.controllers.iter().map(String::as_str));
         let unread = self.unread();
         Some(format!(
-            "the journal has no controller {wanted} in this span, only: {known}; name one of \
-             these with --controller, or another span with --from and --to{unread}"
+            "{unknown}; name one of these with --controller, or another span with --from and \
+             --to{unread}"
         ))
     }
 

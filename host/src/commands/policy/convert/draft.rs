@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
-use davit_core::api::encode_config;
+use davit_core::api::{API_VERSION, KIND, encode_config};
 use policy::explain::Explainer;
 use serde_json::{Map, Value, json};
 
@@ -177,8 +177,8 @@ impl ControllerDraft {
     /// The Controller, with the notes above it.
     pub(super) fn yaml(&self) -> Result<String> {
         let resource = json!({
-            "apiVersion": "davit.dev/v1alpha1",
-            "kind": "Controller",
+            "apiVersion": API_VERSION,
+            "kind": KIND,
             "metadata": {"name": self.name},
             "spec": {
                 "module": {"builtin": "policy"},
