@@ -61,7 +61,7 @@ pub async fn run(arguments: RecordArguments, log: LogFilter) -> Result<()> {
         journal,
         trust: TrustPolicy::default(),
         leases: None,
-        seed: u64::from(std::process::id()),
+        seed: crate::run::random_seed(),
     });
     // No controller is declared, and none follows.
     host.apply(&[]).await?.recorded().await;

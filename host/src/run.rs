@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::pending;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,6 +33,7 @@ use crate::records::Records;
 use crate::resource;
 use crate::telemetry::LogFilter;
 use crate::traces::{TraceExport, TraceSettings};
+use davit_cluster::api::{Api, ApiSettings};
 use davit_core::control::Declaration;
 use davit_core::election::LeaseTiming;
 use davit_core::startup::{ControllerOrigin, ControllersChange, RecordPlace};
@@ -72,6 +74,7 @@ pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
     let records = records(settings.origin, &arguments.guests, &client)?;
     let instance = leases.as_ref().map(|leases| leases.identity.clone());
     let traces = traces(arguments.traces, instance, &metrics)?;
+    let seed = random_seed();
     let host = Host::start(HostOptions {
         client: client.clone(),
         rates: config.client,
@@ -89,7 +92,7 @@ pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
         journal,
         trust: config.trust(),
         leases,
-        seed: u64::from(std::process::id()),
+        seed,
     });
     let policy = match settings.origin {
         ControllerOrigin::Cluster => RequestPolicy::Cluster,
@@ -117,16 +120,16 @@ pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
              waits for an operator stays until the file changes"
         );
     }
-    let (sender, declared) = watch::channel(None);
-    if settings.origin == ControllerOrigin::Cluster {
+    let declared = (settings.origin == ControllerOrigin::Cluster).then(|| {
         tracing::info!("running the Controllers of the cluster");
+        let (sender, declared) = watch::channel(None);
+        let api = Api::new(client, health.clock(), &ApiSettings::default());
+        let health = Arc::clone(&health);
         tokio::spawn(resource::watch::follow(
-            client,
-            sender,
-            Arc::clone(&health),
-            has_leases,
+            api, seed, sender, health, has_leases,
         ));
-    }
+        declared
+    });
     let mut stop = StopSignals::new()?;
     // A configuration that is being applied when a signal arrives does not take effect.
     tokio::select! {
@@ -141,6 +144,11 @@ pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
     }
     tracing::info!("stopped");
     Ok(())
+}
+
+/// The seed of timers. In containers, the process ids of all replicas are the same.
+pub(crate) fn random_seed() -> u64 {
+    RandomState::new().hash_one(std::process::id())
 }
 
 /// The leases of leader election; none if this is the only replica.
@@ -283,7 +291,7 @@ async fn apply_changes(
     health: &Health,
     mut file: Option<ConfigFile>,
     started_with: &Config,
-    mut declared: Declarations,
+    mut declared: Option<Declarations>,
 ) -> Result<Infallible> {
     if let (Some(controllers), Some(file)) = (&started_with.controllers, &file) {
         let applied = host.apply(controllers).await;
@@ -297,9 +305,8 @@ async fn apply_changes(
     let mut recorded: BoxFuture<'static, ()> = Box::pin(pending());
     loop {
         tokio::select! {
-            Ok(()) = declared.changed() => {
-                let controllers = declared.borrow_and_update().clone();
-                let declared = host.declare(controllers.unwrap_or_default()).await;
+            controllers = next(&mut declared) => {
+                let declared = host.declare(controllers?).await;
                 recorded = Box::pin(declared.recorded());
             }
             () = &mut recorded => {
@@ -317,6 +324,17 @@ async fn apply_changes(
             apply_file(host, file, started_with).await;
         }
     }
+}
+
+/// The next declarations of the cluster. Without their source, nobody could stop a controller: a
+/// process that starts again follows them.
+async fn next(declared: &mut Option<Declarations>) -> Result<Vec<Declaration>> {
+    let Some(declared) = declared else {
+        return pending().await;
+    };
+    let changed = declared.changed().await;
+    changed.context("the watch of Controllers panicked, which is a bug of Davit: see the log")?;
+    Ok(declared.borrow_and_update().clone().unwrap_or_default())
 }
 
 /// Applies a changed file. If it has an error, nothing changes.

@@ -135,11 +135,11 @@ fn is_of_environment(filter: &str) -> bool {
 /// The kube library logs every failed request as an error, without its URL. Davit
 /// reports these failures itself. A filter that names the library keeps its log.
 fn without_kube(filter: &str) -> String {
-    if filter.contains("kube_client") || filter.contains("kube_runtime") || filter.trim() == "off" {
+    if filter.contains("kube_client") || filter.trim() == "off" {
         return filter.to_owned();
     }
     let separator = if filter.trim().is_empty() { "" } else { "," };
-    format!("{filter}{separator}kube_client::client::builder=off,kube_runtime::watcher=off")
+    format!("{filter}{separator}kube_client::client::builder=off")
 }
 
 /// Whether the output may have colour: it is a terminal, and the environment variable `NO_COLOR` is absent or empty (<https://no-color.org>).
@@ -161,14 +161,8 @@ mod tests {
     #[test]
     fn the_kube_library_logs_only_if_the_filter_names_it() {
         for (given, expected) in [
-            (
-                "info",
-                "info,kube_client::client::builder=off,kube_runtime::watcher=off",
-            ),
-            (
-                "",
-                "kube_client::client::builder=off,kube_runtime::watcher=off",
-            ),
+            ("info", "info,kube_client::client::builder=off"),
+            ("", "kube_client::client::builder=off"),
             ("off", "off"),
             ("info,kube_client=debug", "info,kube_client=debug"),
         ] {

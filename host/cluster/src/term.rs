@@ -67,7 +67,7 @@ impl Term {
     /// Sends a request, if this replica leads. Another one may lead soon after the term: the
     /// request ends before. A term that is renewed meanwhile ends later, and so may a request to a
     /// server that takes longer for it, such as one with a slow webhook. Until a request ends, nobody
-    /// else has led: they wait longer after the last renewal, and a lease is handed over only when no
+    /// else has led: they wait longer after the last renewal, and a lease passes only when no
     /// request is under way.
     pub async fn send(
         &self,

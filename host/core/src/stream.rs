@@ -19,8 +19,8 @@ pub struct StreamSpec {
     pub label_selector: String,
     /// The field selector; empty for all objects.
     pub field_selector: String,
-    /// The fields to keep. If all of them are metadata, the server is asked for
-    /// metadata only.
+    /// The fields to keep; of whole objects, the nulls too. If all of them are metadata, the server
+    /// is asked for metadata only.
     pub fields: FieldTree,
 }
 

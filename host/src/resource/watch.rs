@@ -1,18 +1,17 @@
 //! Follows the Controllers of a cluster.
 
-use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use davit_core::control::{
-    ControllerEvent, ControllerWatchFailure, Declaration, Declarations, ForeignStatus,
-};
-use futures::StreamExt as _;
-use kube::core::DynamicObject;
-use kube::runtime::watcher::{self, Event, watcher};
-use tokio::sync::watch;
-use tokio::time::sleep;
+use davit_cluster::api::Api;
+use davit_cluster::reflector::Reflector;
+use davit_core::control::{Declaration, Declarations, ForeignStatus};
+use davit_core::object::ApiResource;
+use davit_core::path::FieldTree;
+use davit_core::stream::{StreamId, StreamSpec};
+use davit_core::watch::Settings;
+use tokio::sync::{mpsc, watch};
 
-use super::{controllers, describe};
 use crate::health::Health;
 use crate::repeat::RepeatedLine;
 
@@ -20,85 +19,70 @@ use crate::repeat::RepeatedLine;
 /// none until the first complete list. News wakes receivers, as core's [`Declarations`]
 /// judge it. Ends with the last receiver.
 ///
+/// The stream is like any other of the host's: it is not silent for more than 90 seconds, and
+/// is not behind forever. A stop of a controller comes by it.
+///
 /// Failures are logged and retried; until then, the last declarations hold. A missing
 /// definition is such a failure too. As long as there are no declarations, `health` has
-/// the reason.
+/// the reason. `seed` spreads the timers of replicas.
 pub async fn follow(
-    client: kube::Client,
+    api: Api,
+    seed: u64,
     declared: watch::Sender<Option<Vec<Declaration>>>,
     health: Arc<Health>,
     has_leases: bool,
 ) {
-    let mut events = pin!(watcher(controllers(client), watcher::Config::default()));
+    let (sender, mut batches) = mpsc::channel(1);
+    let _reflector = Reflector::start(&api, controllers(), settings(), seed, StreamId(0), sender);
     let mut known = Declarations::new(has_leases);
     let (failures, foreign) = (RepeatedLine::new(), RepeatedLine::new());
     loop {
-        let event = tokio::select! {
+        let batch = tokio::select! {
             () = declared.closed() => return,
-            event = events.next() => event,
+            batch = batches.recv() => batch,
         };
-        let event = match event {
-            None => return,
-            Some(event) => event.map_err(|error| failure(&error)),
-        };
-        match event.and_then(input) {
-            Ok(event) => {
-                let change = known.handle(event);
-                if let Some(status) = change.foreign_status {
-                    log_foreign(&foreign, &status);
-                }
-                if let Some(all) = known.all() {
-                    declared.send_if_modified(|declared| {
-                        *declared = Some(all);
-                        change.is_news
-                    });
-                }
+        // The reflector starts again if it panics.
+        let Some(batch) = batch else { return };
+        for update in batch.updates {
+            let change = known.handle(update);
+            for status in &change.foreign_statuses {
+                log_foreign(&foreign, status);
             }
-            Err(failure) => {
-                if let Some(suppressed) = failures.admit(&failure.message) {
-                    tracing::warn!("{}{suppressed}", failure.message);
+            if let Some(failure) = change.failure {
+                if let Some(suppressed) = failures.admit(&failure) {
+                    tracing::warn!("{failure}{suppressed}");
                 }
-                health.set_undeclared(failure.message);
-                tokio::select! {
-                    () = declared.closed() => return,
-                    () = sleep(failure.retry_after) => {}
-                }
+                health.set_undeclared(failure);
+            }
+            if let Some(all) = known.all() {
+                declared.send_if_modified(|declared| {
+                    *declared = Some(all);
+                    change.is_news
+                });
             }
         }
     }
 }
 
-/// The event with its object in JSON.
-fn input(event: Event<DynamicObject>) -> Result<ControllerEvent, ControllerWatchFailure> {
-    let json = |object: DynamicObject| {
-        let json = serde_json::to_value(object);
-        json.map_err(|error| ControllerWatchFailure::new(None, &error.to_string()))
-    };
-    Ok(match event {
-        Event::Init => ControllerEvent::ListStarted,
-        Event::InitApply(object) => ControllerEvent::Listed(json(object)?),
-        Event::InitDone => ControllerEvent::ListCompleted,
-        Event::Apply(object) => ControllerEvent::Applied(json(object)?),
-        Event::Delete(object) => ControllerEvent::Deleted(json(object)?),
-    })
+/// All Controllers, whole.
+fn controllers() -> StreamSpec {
+    StreamSpec {
+        resource: ApiResource::new("davit.dev", "v1alpha1", "controllers"),
+        namespace: String::new(),
+        label_selector: String::new(),
+        field_selector: String::new(),
+        fields: FieldTree::All,
+    }
 }
 
-fn failure(error: &watcher::Error) -> ControllerWatchFailure {
-    use watcher::Error::{
-        InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed,
-    };
-    let (code, reason) = match error {
-        InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error) => {
-            let code = match error {
-                kube::Error::Api(status) => Some(status.code),
-                _ => None,
-            };
-            (code, describe(error))
-        }
-        WatchError(status) => (Some(status.code), status.message.clone()),
-        NoResourceVersion => (None, error.to_string()),
-    };
-    ControllerWatchFailure::new(code, &reason)
+/// Without the Controllers, a host does nothing: it waits for them more often.
+fn settings() -> Settings {
+    let defaults = Settings::default();
+    Settings {
+        backoff: defaults.backoff.start..Duration::from_secs(5),
+        not_served_recheck: Duration::from_secs(5),
+        ..defaults
+    }
 }
 
 fn log_foreign(lines: &RepeatedLine, status: &ForeignStatus) {

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use davit::health::Health;
 use davit::resource::watch::follow;
+use davit_cluster::api::{Api, ApiSettings};
+use davit_cluster::clock::Clock;
 use davit_core::control::Declaration;
 use kube::api::DeleteParams;
 use serde_json::json;
@@ -15,9 +17,14 @@ use crate::cluster::{Cluster, spec};
 
 type Receiver = watch::Receiver<Option<Vec<Declaration>>>;
 
+fn api(cluster: &Cluster) -> Api {
+    let settings = ApiSettings::default();
+    Api::new(cluster.davit.clone(), Clock::start(), &settings)
+}
+
 fn watched(cluster: &Cluster) -> Receiver {
     let (sender, receiver) = watch::channel(None);
-    tokio::spawn(follow(cluster.davit.clone(), sender, Arc::default(), false));
+    tokio::spawn(follow(api(cluster), 1, sender, Arc::default(), false));
     receiver
 }
 
@@ -109,17 +116,24 @@ async fn an_invalid_spec_is_delivered_as_an_error() {
     );
 }
 
+/// A guest that has no default for a null refuses it, as `davit check` does.
+#[tokio::test(start_paused = true)]
+async fn a_null_in_the_configuration_is_delivered() {
+    let cluster = Cluster::new();
+    let mut nothing = spec(1);
+    nothing["config"] = json!({"terminatedPodThreshold": null});
+    cluster.create("a", nothing.clone()).await.unwrap();
+    let declared = next(&mut watched(&cluster)).await;
+    let config = &declared[0].spec.as_ref().unwrap().config;
+    assert_eq!(json!(config), nothing["config"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_missing_definition_is_waited_for() {
     let cluster = Cluster::empty();
     let (sender, mut receiver) = watch::channel(None);
     let health = Arc::new(Health::default());
-    tokio::spawn(follow(
-        cluster.davit.clone(),
-        sender,
-        Arc::clone(&health),
-        false,
-    ));
+    tokio::spawn(follow(api(&cluster), 1, sender, Arc::clone(&health), false));
     let early = timeout(Duration::from_secs(60), receiver.changed()).await;
     assert!(early.is_err(), "nothing is known yet");
     assert!(receiver.borrow().is_none());
@@ -137,7 +151,7 @@ async fn a_missing_definition_is_waited_for() {
 async fn the_task_ends_with_its_receiver() {
     for cluster in [Cluster::new(), Cluster::empty()] {
         let (sender, receiver) = watch::channel(None);
-        let task = tokio::spawn(follow(cluster.davit.clone(), sender, Arc::default(), false));
+        let task = tokio::spawn(follow(api(&cluster), 1, sender, Arc::default(), false));
         tokio::time::sleep(Duration::from_secs(7)).await;
         drop(receiver);
         timeout(Duration::from_secs(1), task)

@@ -1,5 +1,6 @@
 //! The loop of one reflector.
 
+use davit_core::path::FieldTree;
 use davit_core::project::Projector;
 use davit_core::stream::{Batch, StreamId, StreamSpec, Update};
 use davit_core::watch::{Output, Settings, Watch};
@@ -33,7 +34,10 @@ impl Run {
         Self {
             api: api.clone(),
             clock,
-            projector: Projector::new(spec.fields.clone()),
+            projector: match &spec.fields {
+                FieldTree::All => Projector::verbatim(),
+                fields => Projector::new(fields.clone()),
+            },
             machine: Watch::new(settings, seed, clock.instant()),
             spec,
             exchange: None,

@@ -1,42 +1,27 @@
-//! The Controllers of a cluster, from the events of their watch: which controllers they
+//! The Controllers of a cluster, from the updates of their stream: which controllers they
 //! declare, and which changes the host has to know.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use serde_json::Value;
 
 use super::declaration::Declaration;
 use super::requests::Requests;
 use crate::api::{API_VERSION, ControllerSpec, ControllerStatus, KIND, SpecError, is_dns_label};
-use crate::object::ObjectRef;
+use crate::object::{ObjectRef, ProjectedObject};
+use crate::stream::Update;
+use crate::watch::Condition;
 
-/// The pause before the watch is retried after a failure.
-const RETRY_AFTER: Duration = Duration::from_secs(5);
-
-/// An event of the watch, with the Controller in JSON.
-#[derive(Clone, Debug)]
-pub enum ControllerEvent {
-    /// A list starts.
-    ListStarted,
-    /// The list has this Controller.
-    Listed(Value),
-    /// The list is complete: it replaces what was known.
-    ListCompleted,
-    /// A Controller was created or changed.
-    Applied(Value),
-    /// A Controller was deleted.
-    Deleted(Value),
-}
-
-/// The effect of an event.
+/// The effect of an update.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeclarationChange {
     /// Whether the host has to know the declarations. A status that the host itself
     /// wrote is no news.
     pub is_news: bool,
-    /// The status of a Controller that cannot be read. It counts as none.
-    pub foreign_status: Option<ForeignStatus>,
+    /// The statuses of Controllers that cannot be read. They count as none.
+    pub foreign_statuses: Vec<ForeignStatus>,
+    /// Why the Controllers cannot be watched, and what to do.
+    pub failure: Option<String>,
 }
 
 /// A status that was not written by Davit.
@@ -48,23 +33,11 @@ pub struct ForeignStatus {
     pub error: String,
 }
 
-/// A failure of the watch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ControllerWatchFailure {
-    /// The failure, and what to do.
-    pub message: String,
-    /// The pause before the watch is retried.
-    pub retry_after: Duration,
-}
-
 /// The declarations of a cluster.
 #[derive(Debug)]
 pub struct Declarations {
-    controllers: BTreeMap<String, Declaration>,
-    /// The list that is being read.
-    listing: BTreeMap<String, Declaration>,
-    /// Whether a list was ever complete.
-    is_complete: bool,
+    /// None until the first list.
+    controllers: Option<BTreeMap<String, Declaration>>,
     /// Whether a status that changes is news: with leases, another replica writes it.
     follows_status: bool,
 }
@@ -74,57 +47,68 @@ impl Declarations {
     #[must_use]
     pub fn new(has_leases: bool) -> Self {
         Self {
-            controllers: BTreeMap::new(),
-            listing: BTreeMap::new(),
-            is_complete: false,
+            controllers: None,
             follows_status: has_leases,
         }
     }
 
-    /// The declarations by name; none until the first list is complete.
+    /// The declarations by name; none until the first list.
     #[must_use]
     pub fn all(&self) -> Option<Vec<Declaration>> {
-        let all = || self.controllers.values().cloned().collect();
-        self.is_complete.then(all)
+        let controllers = self.controllers.as_ref()?;
+        Some(controllers.values().cloned().collect())
     }
 
-    /// Handles an event.
-    pub fn handle(&mut self, event: ControllerEvent) -> DeclarationChange {
+    /// Handles an update of the stream of Controllers.
+    pub fn handle(&mut self, update: Update) -> DeclarationChange {
         let mut change = DeclarationChange::default();
-        match event {
-            ControllerEvent::ListStarted => self.listing.clear(),
-            ControllerEvent::Listed(object) => {
-                if !is_going(&object) {
-                    let declared = declare(object, &mut change.foreign_status);
-                    self.listing.insert(declared.name.clone(), declared);
-                }
+        match update {
+            Update::Reset { items, .. } => {
+                let listed = items.iter().filter_map(|item| {
+                    let declared = declare(item, &mut change.foreign_statuses)?;
+                    Some((declared.name.clone(), declared))
+                });
+                let listed: BTreeMap<_, _> = listed.collect();
+                change.is_news = self.is_news(&listed);
+                self.controllers = Some(listed);
             }
-            ControllerEvent::ListCompleted => change.is_news = self.replace(),
-            ControllerEvent::Applied(object) if !is_going(&object) => {
-                let declared = declare(object, &mut change.foreign_status);
-                let former = self.controllers.get(&declared.name);
-                change.is_news = former.is_none_or(|former| !self.is_same(former, &declared));
-                self.controllers.insert(declared.name.clone(), declared);
-            }
-            ControllerEvent::Applied(object) | ControllerEvent::Deleted(object) => {
-                change.is_news = self.controllers.remove(&name_of(&object)).is_some();
-            }
+            Update::Apply(object) => match declare(&object, &mut change.foreign_statuses) {
+                Some(declared) => change.is_news = self.insert(declared),
+                None => change.is_news = self.remove(&object.name),
+            },
+            Update::Delete(object) => change.is_news = self.remove(&object.name),
+            Update::Status(condition) => change.failure = failure(&condition),
         }
         change
     }
 
-    /// The list replaces what was known. Returns whether that is news.
-    fn replace(&mut self) -> bool {
-        let listed = std::mem::take(&mut self.listing);
-        let is_same = self.controllers.len() == listed.len()
-            && self
-                .controllers
-                .values()
-                .zip(listed.values())
-                .all(|(former, now)| self.is_same(former, now));
-        self.controllers = listed;
-        let is_first = !std::mem::replace(&mut self.is_complete, true);
-        is_first || !is_same
+    /// Returns whether that is news.
+    fn insert(&mut self, declared: Declaration) -> bool {
+        let former = self
+            .controllers
+            .as_ref()
+            .and_then(|all| all.get(&declared.name));
+        let is_news = former.is_none_or(|former| !self.is_same(former, &declared));
+        // A stream starts with a list.
+        if let Some(controllers) = &mut self.controllers {
+            controllers.insert(declared.name.clone(), declared);
+        }
+        is_news
+    }
+
+    /// Returns whether it was there.
+    fn remove(&mut self, name: &str) -> bool {
+        let controllers = self.controllers.as_mut();
+        controllers.is_some_and(|all| all.remove(name).is_some())
+    }
+
+    /// Whether a complete list is news.
+    fn is_news(&self, listed: &BTreeMap<String, Declaration>) -> bool {
+        let Some(known) = &self.controllers else {
+            return true;
+        };
+        let mut both = known.values().zip(listed.values());
+        known.len() != listed.len() || !both.all(|(former, now)| self.is_same(former, now))
     }
 
     /// Whether a host that knows one declaration need not know the other.
@@ -146,28 +130,27 @@ impl Declarations {
     }
 }
 
-impl ControllerWatchFailure {
-    /// A failure for this reason; `code` is the code of the API server's answer, if it
-    /// answered.
-    #[must_use]
-    pub fn new(code: Option<u16>, reason: &str) -> Self {
-        let advice = match code {
-            Some(404) => ": apply deploy/crds/controllers.davit.dev.yaml",
-            Some(401 | 403) => {
-                ": grant Davit's service account the verbs get, list and watch on \
-                 controllers.davit.dev"
-            }
-            _ => "",
-        };
-        let seconds = RETRY_AFTER.as_secs();
-        let message = format!(
-            "the Controllers cannot be watched: {reason}{advice}; will retry every {seconds} s"
-        );
-        Self {
-            message,
-            retry_after: RETRY_AFTER,
+/// Why the Controllers cannot be watched, and what to do; none if they are.
+fn failure(condition: &Condition) -> Option<String> {
+    /// How a refusal starts in the text of a condition.
+    const REFUSED: [&str; 2] = ["the server answered 401", "the server answered 403"];
+    let reason = match condition {
+        Condition::Synced => return None,
+        Condition::NotServed => {
+            "the API server does not serve them: apply deploy/crds/controllers.davit.dev.yaml"
+                .to_owned()
         }
-    }
+        Condition::Interrupted { reason } if REFUSED.iter().any(|no| reason.starts_with(no)) => {
+            format!(
+                "{reason}: grant Davit's service account the verbs get, list and watch on \
+                 controllers.davit.dev"
+            )
+        }
+        Condition::Interrupted { reason } => reason.clone(),
+    };
+    Some(format!(
+        "the Controllers cannot be watched: {reason}; will retry every few seconds"
+    ))
 }
 
 /// A Controller that is being deleted does not run any more, even if finalizers keep it.
@@ -176,25 +159,21 @@ fn is_going(object: &Value) -> bool {
     at.is_some_and(|at| !at.is_null())
 }
 
-fn name_of(object: &Value) -> String {
-    text(object, "/metadata/name")
-}
-
-fn text(object: &Value, pointer: &str) -> String {
-    let text = object.pointer(pointer).and_then(Value::as_str);
-    text.unwrap_or_default().to_owned()
-}
-
-/// The controller that an object declares. Another version of Davit or an operator may
-/// have written the object.
-fn declare(mut object: Value, foreign: &mut Option<ForeignStatus>) -> Declaration {
+/// The controller that an object declares; none if it is being deleted. Another version of Davit or
+/// an operator may have written the object.
+fn declare(item: &ProjectedObject, foreign: &mut Vec<ForeignStatus>) -> Option<Declaration> {
+    // What the projector has written can be read. Null is a spec that is refused.
+    let mut object: Value = rmp_serde::from_slice(&item.data).unwrap_or_default();
+    if is_going(&object) {
+        return None;
+    }
+    let name = String::from(&*item.name);
     let mut part = |pointer: &str| object.pointer_mut(pointer).map(Value::take);
     let spec = part("/spec").unwrap_or_default();
     let status = part("/status").filter(|status| !status.is_null());
     let annotations = part("/metadata/annotations").unwrap_or_default();
     let annotations = serde_json::from_value(annotations).unwrap_or_default();
-    let name = name_of(&object);
-    Declaration {
+    Some(Declaration {
         generation: object
             .pointer("/metadata/generation")
             .and_then(Value::as_i64),
@@ -203,13 +182,13 @@ fn declare(mut object: Value, foreign: &mut Option<ForeignStatus>) -> Declaratio
             kind: KIND.to_owned(),
             namespace: String::new(),
             name: name.clone(),
-            uid: text(&object, "/metadata/uid"),
+            uid: item.uid.to_string(),
         }),
         status: status.and_then(|status| read_status(&name, status, foreign)),
         spec: read_spec(&name, &spec),
         requests: Requests::read(&annotations),
         name,
-    }
+    })
 }
 
 fn read_spec(name: &str, spec: &Value) -> Result<ControllerSpec, SpecError> {
@@ -225,12 +204,12 @@ fn read_spec(name: &str, spec: &Value) -> Result<ControllerSpec, SpecError> {
 fn read_status(
     name: &str,
     status: Value,
-    foreign: &mut Option<ForeignStatus>,
+    foreign: &mut Vec<ForeignStatus>,
 ) -> Option<ControllerStatus> {
     match serde_json::from_value(status) {
         Ok(status) => Some(status),
         Err(error) => {
-            *foreign = Some(ForeignStatus {
+            foreign.push(ForeignStatus {
                 controller: name.to_owned(),
                 error: error.to_string(),
             });
@@ -244,6 +223,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::object::Uid;
+    use crate::watch::{Interruption, Refusal};
 
     fn controller(name: &str, threshold: u32) -> Value {
         json!({
@@ -270,20 +251,29 @@ mod tests {
         )
     }
 
-    /// Lists these Controllers. Returns whether they are news.
-    fn list(declarations: &mut Declarations, objects: &[Value]) -> bool {
-        declarations.handle(ControllerEvent::ListStarted);
-        for object in objects {
-            let listed = declarations.handle(ControllerEvent::Listed(object.clone()));
-            assert!(!listed.is_news);
+    /// The object as a stream has it.
+    fn item(object: &Value) -> ProjectedObject {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap();
+        ProjectedObject {
+            namespace: "".into(),
+            name: text("/metadata/name").into(),
+            uid: Uid::new(text("/metadata/uid")),
+            resource_version: "1".into(),
+            data: rmp_serde::to_vec(object).unwrap().into(),
         }
-        declarations.handle(ControllerEvent::ListCompleted).is_news
     }
 
-    fn apply(declarations: &mut Declarations, object: Value) -> bool {
-        declarations
-            .handle(ControllerEvent::Applied(object))
-            .is_news
+    /// Lists these Controllers. Returns whether they are news.
+    fn list(declarations: &mut Declarations, objects: &[Value]) -> bool {
+        let reset = Update::Reset {
+            items: objects.iter().map(item).collect(),
+            resource_version: "1".into(),
+        };
+        declarations.handle(reset).is_news
+    }
+
+    fn apply(declarations: &mut Declarations, object: &Value) -> bool {
+        declarations.handle(Update::Apply(item(object))).is_news
     }
 
     fn names(declarations: &Declarations) -> Vec<String> {
@@ -300,13 +290,11 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_until_the_first_list_is_complete() {
+    fn nothing_is_known_until_the_first_list() {
         let mut declarations = Declarations::new(false);
         assert_eq!(declarations.all(), None);
-        declarations.handle(ControllerEvent::ListStarted);
-        declarations.handle(ControllerEvent::Listed(controller("a", 1)));
+        apply(&mut declarations, &controller("a", 1));
         assert_eq!(declarations.all(), None);
-        // The list breaks, and another one starts: it no longer has the Controller.
         assert!(list(&mut declarations, &[]), "an empty list is news too");
         assert_eq!(names(&declarations), [""; 0]);
     }
@@ -323,9 +311,6 @@ mod tests {
             &mut declarations,
             &[controller("a", 1), controller("b", 1)]
         ));
-        // Until a list is complete, what was known holds.
-        declarations.handle(ControllerEvent::ListStarted);
-        assert_eq!(names(&declarations), ["a", "b"]);
         for other in [controller("a", 2), controller("c", 1)] {
             assert!(list(&mut declarations, std::slice::from_ref(&other)));
             assert!(!list(&mut declarations, &[other]));
@@ -338,27 +323,27 @@ mod tests {
         let mut declarations = Declarations::new(false);
         list(&mut declarations, &[]);
         let object = controller("a", 1);
-        assert!(apply(&mut declarations, object.clone()));
-        assert!(!apply(&mut declarations, object.clone()));
+        assert!(apply(&mut declarations, &object.clone()));
+        assert!(!apply(&mut declarations, &object.clone()));
         let annotated = with(
             object.clone(),
             "/metadata",
             "annotations",
             json!({"davit.dev/promote": "abc@2"}),
         );
-        assert!(apply(&mut declarations, annotated));
+        assert!(apply(&mut declarations, &annotated));
         let all = declarations.all().unwrap();
         assert_eq!(all[0].requests.promote.as_deref(), Some("abc@2"));
         let recreated = with(object.clone(), "/metadata", "uid", json!("other"));
-        assert!(apply(&mut declarations, recreated));
-        assert!(apply(&mut declarations, controller("a", 2)));
+        assert!(apply(&mut declarations, &recreated));
+        assert!(apply(&mut declarations, &controller("a", 2)));
         let labelled = with(
             controller("a", 2),
             "/metadata",
             "labels",
             json!({"team": "x"}),
         );
-        assert!(!apply(&mut declarations, labelled));
+        assert!(!apply(&mut declarations, &labelled));
     }
 
     #[test]
@@ -367,7 +352,7 @@ mod tests {
             let mut declarations = Declarations::new(has_leases);
             list(&mut declarations, &[controller("a", 1)]);
             let changed = with(controller("a", 1), "", "status", json!({"summary": "fine"}));
-            assert_eq!(apply(&mut declarations, changed.clone()), has_leases);
+            assert_eq!(apply(&mut declarations, &changed.clone()), has_leases);
             let known = declarations.all().unwrap().remove(0).status;
             assert_eq!(known.map(|status| status.summary).as_deref(), Some("fine"));
             assert!(!list(&mut declarations, &[changed]));
@@ -387,11 +372,11 @@ mod tests {
             &[controller("a", 1), going(controller("b", 1))],
         );
         assert_eq!(names(&declarations), ["a"]);
-        assert!(apply(&mut declarations, going(controller("a", 1))));
+        assert!(apply(&mut declarations, &going(controller("a", 1))));
         assert_eq!(names(&declarations), [""; 0]);
-        assert!(!apply(&mut declarations, going(controller("a", 1))));
-        assert!(apply(&mut declarations, controller("a", 1)));
-        let deleted = ControllerEvent::Deleted(controller("a", 1));
+        assert!(!apply(&mut declarations, &going(controller("a", 1))));
+        assert!(apply(&mut declarations, &controller("a", 1)));
+        let deleted = Update::Delete(item(&controller("a", 1)));
         assert!(declarations.handle(deleted.clone()).is_news);
         assert!(!declarations.handle(deleted).is_news);
     }
@@ -437,9 +422,9 @@ mod tests {
         let mut declarations = Declarations::new(true);
         list(&mut declarations, &[]);
         let object = with(controller("a", 1), "", "status", json!({"stable": 7}));
-        let change = declarations.handle(ControllerEvent::Applied(object));
+        let change = declarations.handle(Update::Apply(item(&object)));
         assert!(change.is_news);
-        let foreign = change.foreign_status.unwrap();
+        let foreign = &change.foreign_statuses[0];
         assert_eq!(foreign.controller, "a");
         assert!(foreign.error.contains('7'), "{}", foreign.error);
         let declared = declarations.all().unwrap().remove(0);
@@ -449,19 +434,27 @@ mod tests {
 
     #[test]
     fn a_failure_says_what_to_do() {
-        let message = |code| ControllerWatchFailure::new(code, "not found").message;
+        let mut declarations = Declarations::new(false);
+        let mut failure = |condition| declarations.handle(Update::Status(condition)).failure;
+        let mut interrupted = |interruption: Interruption| {
+            let reason = interruption.to_string();
+            failure(Condition::Interrupted { reason }).unwrap()
+        };
         assert_eq!(
-            message(None),
-            "the Controllers cannot be watched: not found; will retry every 5 s"
+            interrupted(Interruption::Lost("connection refused".to_owned())),
+            "the Controllers cannot be watched: connection refused; will retry every few seconds"
         );
-        assert!(message(Some(404)).contains(": apply deploy/crds/controllers.davit.dev.yaml;"));
-        for code in [401, 403] {
-            let message = message(Some(code));
-            assert!(
-                message.contains("the verbs get, list and watch"),
-                "{message}"
-            );
+        for code in [401, 403, 500] {
+            let message = interrupted(Interruption::Refused(Refusal {
+                code,
+                message: "no".to_owned(),
+                retry_after: None,
+            }));
+            let advises = message.contains("the verbs get, list and watch");
+            assert_eq!(advises, code != 500, "{message}");
         }
-        assert_eq!(message(Some(500)), message(None));
+        let message = failure(Condition::NotServed).unwrap();
+        assert!(message.contains(": apply deploy/crds/controllers.davit.dev.yaml;"));
+        assert_eq!(failure(Condition::Synced), None);
     }
 }

@@ -47,9 +47,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 pub use declaration::Declaration;
-pub use declarations::{
-    ControllerEvent, ControllerWatchFailure, DeclarationChange, Declarations, ForeignStatus,
-};
+pub use declarations::{DeclarationChange, Declarations, ForeignStatus};
 pub(crate) use exchange::Output;
 pub use exchange::{
     ChangeId, ControlEffect, ControlInput, ControlSettings, DeclaredController, FileController,

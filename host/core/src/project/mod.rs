@@ -13,7 +13,8 @@
 //!   fields is omitted, so that its presence makes no difference;
 //! - of a list, the declared parts of every element: an element without them keeps its
 //!   place as an empty map or as nil;
-//! - where everything below is declared, the value as it is, without the nulls in maps.
+//! - where everything below is declared, the value as it is, without the nulls in maps
+//!   (but see [`Projector::verbatim`]).
 
 mod envelope;
 mod json;
@@ -34,6 +35,7 @@ use write::{Identity, Object};
 #[derive(Debug)]
 pub struct Projector {
     fields: FieldTree,
+    keeps_nulls: bool,
     /// The object that is being written, before its size is known; reused.
     buffer: Vec<u8>,
 }
@@ -62,7 +64,18 @@ impl Projector {
     pub fn new(fields: FieldTree) -> Self {
         Self {
             fields,
+            keeps_nulls: false,
             buffer: Vec::new(),
+        }
+    }
+
+    /// A projector to everything but `metadata.managedFields`, with the nulls: a null in a
+    /// configuration is not the same as no value.
+    #[must_use]
+    pub fn verbatim() -> Self {
+        Self {
+            keeps_nulls: true,
+            ..Self::new(FieldTree::All)
         }
     }
 
@@ -94,6 +107,7 @@ impl Projector {
     ) -> Result<T, ProjectError> {
         let mut projecting = Projection {
             fields: &self.fields,
+            keeps_nulls: self.keeps_nulls,
             buffer: &mut self.buffer,
             identity: Identity::default(),
         };
@@ -108,6 +122,7 @@ impl Projector {
 /// One pass over a text.
 struct Projection<'a> {
     fields: &'a FieldTree,
+    keeps_nulls: bool,
     buffer: &'a mut Vec<u8>,
     /// The identity of the object that is being read, as far as it is known.
     identity: Identity,

@@ -113,6 +113,9 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
     }
 
     fn visit_unit<E: Error>(self) -> Result<WriteOutcome, E> {
+        if self.projecting.keeps_nulls {
+            return self.scalar(rmp::encode::write_nil);
+        }
         Ok(WriteOutcome::Nothing)
     }
 

@@ -232,7 +232,7 @@ fn a_server_whose_streaming_lists_fail_is_listed_in_pages() {
         "the next list is tried as a stream"
     );
 
-    // One that does not answer says nothing about its streams.
+    // One that does not answer proves nothing about its streams.
     let mut driven = WatchBench::new(Settings::default());
     for _ in 0..10 {
         driven.outputs();

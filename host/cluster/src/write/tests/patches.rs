@@ -117,10 +117,14 @@ async fn a_json_patch_refused_without_a_reason_is_followed_by_a_read() {
         Reply::Json(404, status(404, "NotFound", "not found", details))
     };
     let tests = json!([{"op": "test", "path": "/metadata/resourceVersion", "value": "7"}]);
+    let forbidden = || Reply::Json(403, status(403, "Forbidden", "no", json!({})));
     for (second, operations, class) in [
         (0, json!([]), FailureClass::Invalid),
         // The object has changed since the guest read it.
-        (0, tests, FailureClass::Conflict),
+        (0, tests.clone(), FailureClass::Conflict),
+        // It may be that, and nobody can see it.
+        (3, tests, FailureClass::Conflict),
+        (3, json!([]), FailureClass::Invalid),
         (1, json!([]), FailureClass::UidMismatch),
         (2, json!([]), FailureClass::NotFound),
     ] {
@@ -128,7 +132,8 @@ async fn a_json_patch_refused_without_a_reason_is_followed_by_a_read() {
             (0, _) => unexplained(),
             (_, 0) => found("u-1"),
             (_, 1) => found("u-2"),
-            _ => missing(),
+            (_, 2) => missing(),
+            _ => forbidden(),
         });
         let step = patch(PatchKind::Json, "", &operations);
         let failure = execute(&server, step).await.unwrap_err();
