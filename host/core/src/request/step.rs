@@ -482,10 +482,15 @@ impl<'a> StepContext<'a> {
             },
             Err(error) => {
                 let missing = error.failure(&attempt);
-                if missing.class == FailureClass::NotFound {
-                    missing
-                } else {
-                    failure
+                match missing.class {
+                    FailureClass::NotFound => missing,
+                    // The controller may have no permission to read it. A patch that is invalid
+                    // whatever the object has is refused again.
+                    _ if self.tests_what_was_read() => Failure {
+                        class: FailureClass::Conflict,
+                        ..failure
+                    },
+                    _ => failure,
                 }
             }
         }
