@@ -34,7 +34,13 @@ fn main() -> io::Result<()> {
     let workspace = host.join("..").canonicalize()?;
     let mut code = listed("DAVIT", &workspace, &DAVIT)?;
     for (name, directory) in TEMPLATES {
-        code += &listed(name, &workspace.join(directory), &[""])?;
+        let template = listed(name, &workspace.join(directory), &[""])?;
+        if !template.contains("(\"tests/") {
+            let message =
+                format!("{directory} has no tests: davit new would promise what it lacks");
+            return Err(io::Error::other(message));
+        }
+        code += &template;
     }
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
     fs::write(out.join("guest_files.rs"), code)
@@ -46,7 +52,7 @@ fn listed(name: &str, directory: &Path, paths: &[&str]) -> io::Result<String> {
     for path in paths {
         let path = directory.join(path);
         println!("cargo::rerun-if-changed={}", path.display());
-        collect(path, &mut files)?;
+        collect(directory, path, &mut files)?;
     }
     files.sort();
     let mut code = format!("pub(super) const {name}: &[(&str, &str)] = &[\n");
@@ -61,8 +67,11 @@ fn listed(name: &str, directory: &Path, paths: &[&str]) -> io::Result<String> {
 
 /// All files below a path, without the modules of unit tests: only the project's own
 /// workspace runs them.
-fn collect(path: PathBuf, files: &mut Vec<PathBuf>) -> io::Result<()> {
-    let is_module = path.components().any(|part| part.as_os_str() == "src");
+///
+/// The directory itself may be below another one named `src`.
+fn collect(directory: &Path, path: PathBuf, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    let relative = path.strip_prefix(directory).map_err(io::Error::other)?;
+    let is_module = relative.components().any(|part| part.as_os_str() == "src");
     let is_test = path
         .file_stem()
         .is_some_and(|name| name == "tests" || name == "model_tests");
@@ -74,7 +83,7 @@ fn collect(path: PathBuf, files: &mut Vec<PathBuf>) -> io::Result<()> {
         return Ok(());
     }
     for entry in fs::read_dir(path)? {
-        collect(entry?.path(), files)?;
+        collect(directory, entry?.path(), files)?;
     }
     Ok(())
 }

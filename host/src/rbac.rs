@@ -54,27 +54,26 @@ impl Need {
 #[must_use]
 pub fn needs(manifest: &Manifest) -> BTreeSet<Need> {
     let watched = watched(manifest);
-    let only_in = |group: &str, resource: &str| {
+    let need = |verb: &str, group: &str, resource: &str| {
         let base = resource.split('/').next().unwrap_or_default();
-        let namespaces = watched.get(&(group.to_owned(), base.to_owned()))?;
-        match namespaces.iter().collect::<Vec<_>>().as_slice() {
-            [namespace] if !namespace.is_empty() => Some((*namespace).clone()),
-            _ => None,
-        }
+        let (group, verb) = (group.to_owned(), verb.to_owned());
+        let namespaces = namespaces(watched.get(&(group.clone(), base.to_owned())));
+        let resource = resource.to_owned();
+        namespaces.into_iter().map(move |namespace| Need {
+            namespace,
+            group: group.clone(),
+            resource: resource.clone(),
+            verb: verb.clone(),
+        })
     };
-    let need = |verb: &str, group: &str, resource: &str| Need {
-        namespace: only_in(group, resource),
-        group: group.to_owned(),
-        resource: resource.to_owned(),
-        verb: verb.to_owned(),
-    };
-    let reads = watched
-        .keys()
-        .flat_map(|(group, resource)| ["list", "watch"].map(|verb| need(verb, group, resource)));
+    let reads = watched.keys().flat_map(|(group, resource)| {
+        let verbs = ["list", "watch"].into_iter();
+        verbs.flat_map(|verb| need(verb, group, resource))
+    });
     let permissions = manifest.permissions.iter().cloned();
     let permissions = permissions.chain(reads_before_applies(manifest));
     let permissions = permissions.filter(|one| *one != Permission::of_events());
-    let asked = permissions.map(|one| need(&one.verb, &one.group, &one.resource));
+    let asked = permissions.flat_map(|one| need(&one.verb, &one.group, &one.resource));
     reads.chain(asked).collect()
 }
 
@@ -95,24 +94,27 @@ pub fn reads_before_applies(manifest: &Manifest) -> impl Iterator<Item = Permiss
 pub fn needs_with_undo(manifest: &Manifest, undo: &UndoRules) -> BTreeSet<Need> {
     let mut all = needs(manifest);
     let watched = watched(manifest);
-    let reads = undo.reads(manifest).into_iter().map(|resource| {
-        let namespaces = watched
-            .get(&resource)
-            .map(|all| all.iter().collect::<Vec<_>>());
-        let namespace = match namespaces.as_deref() {
-            Some([namespace]) if !namespace.is_empty() => Some((*namespace).clone()),
-            _ => None,
-        };
+    let reads = undo.reads(manifest).into_iter().flat_map(|resource| {
+        let namespaces = namespaces(watched.get(&resource));
         let (group, resource) = resource;
-        Need {
+        namespaces.into_iter().map(move |namespace| Need {
             namespace,
-            group,
-            resource,
+            group: group.clone(),
+            resource: resource.clone(),
             verb: "get".to_owned(),
-        }
+        })
     });
     all.extend(reads);
     all
+}
+
+/// Where permissions on a resource are needed that is watched in these namespaces: there, as a guest
+/// writes to what it watches; none stands for all, as of a resource that is not watched.
+fn namespaces(watched: Option<&BTreeSet<String>>) -> Vec<Option<String>> {
+    match watched {
+        Some(watched) if !watched.contains("") => watched.iter().cloned().map(Some).collect(),
+        _ => vec![None],
+    }
 }
 
 /// The resources that a guest watches, and their namespaces; the empty one stands

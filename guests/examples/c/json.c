@@ -61,6 +61,19 @@ struct json json_member(struct json object, const char *name) {
     return NONE;
 }
 
+struct json json_other_name(struct json object, const char *name) {
+    if (object.len < 2 || object.ptr[0] != '{') return NONE;
+    const char *at = object.ptr + 1, *end = object.ptr + object.len - 1;
+    while (at < end) {
+        const char *key_end = end_of_string(at, end);
+        if (key_end >= end) return NONE;
+        struct json key = json_string(between(at, key_end));
+        if (!json_equals(key, name)) return key;
+        at = end_of_value(key_end + 1, end) + 1;
+    }
+    return NONE;
+}
+
 struct json json_string(struct json value) {
     if (value.len < 2 || value.ptr[0] != '"') return NONE;
     return between(value.ptr + 1, value.ptr + value.len - 1);

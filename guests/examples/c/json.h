@@ -15,6 +15,9 @@ struct json {
 /* The value of a member of an object; no value if the object has no such member. */
 struct json json_member(struct json object, const char *name);
 
+/* The name of the first member of an object that has another name; no value if there is none. */
+struct json json_other_name(struct json object, const char *name);
+
 /* The contents of a string, with its escapes as they are; no value for any other value. */
 struct json json_string(struct json value);
 

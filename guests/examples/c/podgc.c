@@ -219,6 +219,14 @@ bool exports_davit_controller_decide_describe(
     exports_davit_controller_decide_manifest_t *ret,
     exports_davit_controller_decide_config_error_t *err) {
     struct json text = {(const char *)config->ptr, config->len};
+    struct json other = json_other_name(text, "terminatedPodThreshold");
+    /* The host does not apply the schema: a misspelled setting would count as none. */
+    if (other.ptr != NULL) {
+        copy(&err->field, other);
+        say(&err->message, "there is no such setting");
+        exports_davit_controller_decide_messagepack_free(config);
+        return false;
+    }
     bool is_valid = json_number(json_member(text, "terminatedPodThreshold"), 12500, &threshold);
     exports_davit_controller_decide_messagepack_free(config);
     if (!is_valid || threshold < 0) {

@@ -44,18 +44,29 @@ type pod struct {
 
 // Describe checks the configuration.
 func Describe(config []byte) witTypes.Result[davit_controller_manifests.Manifest, davit_controller_manifests.ConfigError] {
-	settings := struct{ TerminatedPodThreshold int }{12500}
-	err := json.Unmarshal(config, &settings)
-	if err == nil && settings.TerminatedPodThreshold < 0 {
-		err = fmt.Errorf("it must be a whole number, 0 or more")
+	settings := map[string]json.RawMessage{}
+	if err := json.Unmarshal(config, &settings); err != nil {
+		return refused("", err.Error())
 	}
-	if err != nil {
-		return witTypes.Err[davit_controller_manifests.Manifest](davit_controller_manifests.ConfigError{
-			Field: "terminatedPodThreshold", Message: err.Error(),
-		})
+	threshold = 12500
+	for field, text := range settings {
+		// The host does not apply the schema: a misspelled setting would count as none.
+		if field != "terminatedPodThreshold" {
+			return refused(field, "there is no such setting")
+		}
+		var value *int
+		if json.Unmarshal(text, &value) != nil || value == nil || *value < 0 {
+			return refused(field, "it must be a whole number, 0 or more")
+		}
+		threshold = *value
 	}
-	threshold = settings.TerminatedPodThreshold
 	return witTypes.Ok[davit_controller_manifests.Manifest, davit_controller_manifests.ConfigError](manifest())
+}
+
+func refused(field, message string) witTypes.Result[davit_controller_manifests.Manifest, davit_controller_manifests.ConfigError] {
+	return witTypes.Err[davit_controller_manifests.Manifest](davit_controller_manifests.ConfigError{
+		Field: field, Message: message,
+	})
 }
 
 // Reconcile decides about each item.

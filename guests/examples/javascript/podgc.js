@@ -26,7 +26,10 @@ export const payloads = {
 
 export const decide = {
   describe(config) {
-    ({ terminatedPodThreshold: threshold = 12500 } = JSON.parse(text(config)));
+    const { terminatedPodThreshold = 12500, ...others } = JSON.parse(text(config));
+    // The host does not apply the schema: a misspelled setting would count as none.
+    for (const field of Object.keys(others)) throw { field, message: 'there is no such setting' };
+    threshold = terminatedPodThreshold;
     if (!Number.isSafeInteger(threshold) || threshold < 0) {
       // A `result` with an error is thrown.
       throw { field: 'terminatedPodThreshold', message: 'it must be a whole number, 0 or more' };

@@ -33,7 +33,11 @@ class Payloads(exports.Payloads):
 class Decide(exports.Decide):
     def describe(self, config: bytes) -> manifests.Manifest:
         global threshold
-        value = json.loads(config).get("terminatedPodThreshold", 12500)
+        settings = json.loads(config)
+        value = settings.pop("terminatedPodThreshold", 12500)
+        # The host does not apply the schema: a misspelled setting would count as none.
+        for field in settings:
+            raise Err(manifests.ConfigError(field, "there is no such setting"))
         if type(value) is not int or value < 0:
             message = "it must be a whole number, 0 or more"
             # A `result` with an error is raised.

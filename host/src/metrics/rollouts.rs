@@ -24,6 +24,8 @@ struct Rollout {
     weight: u8,
     comparison: ComparisonStatus,
     cluster: Option<ClusterComparisonStatus>,
+    /// None before there is a condition.
+    is_ready: Option<bool>,
     is_lost: bool,
     /// In the order of [`Guardrail::ALL`].
     tripped: [bool; Guardrail::ALL.len()],
@@ -79,6 +81,19 @@ const FAMILIES: &[Family<Rollouts>] = &[
             for (controller, comparison) in compared(all) {
                 if let Some(milliseconds) = comparison.median_milliseconds {
                     samples.add(&[controller], seconds(milliseconds));
+                }
+            }
+        },
+    },
+    Family {
+        name: "davit_controller_ready",
+        help: "1 while the condition Ready of the controller is True, 0 while it is not.",
+        kind: Kind::Gauge,
+        labels: &[CONTROLLER],
+        samples: |all, samples| {
+            for (controller, one) in all {
+                if let Some(is_ready) = one.is_ready {
+                    samples.add(&[controller], flag(is_ready));
                 }
             }
         },
@@ -161,7 +176,9 @@ impl Rollout {
                 .iter()
                 .any(|one| one.guardrail == guardrail.field())
         };
+        let ready = status.conditions.iter().find(|one| one.type_ == "Ready");
         Self {
+            is_ready: ready.map(|ready| ready.status == "True"),
             step: candidate.map_or(0, |one| one.step),
             weight: candidate.map_or(0, |one| one.weight),
             comparison: candidate.map(|one| one.comparison).unwrap_or_default(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::*;
 use davit_cluster::observe::{RequestObservation, RequestObserver as _};
 use davit_core::api::{
-    CandidateStatus, ComparisonStatus, ControllerStatus, LostStatus, TrippedStatus,
+    CandidateStatus, ComparisonStatus, ConditionStatus, ControllerStatus, LostStatus, TrippedStatus,
 };
 use davit_core::bounds::Bound;
 use davit_core::budget::{Guardrail, GuardrailUse};
@@ -143,6 +143,22 @@ fn the_gauges_of_a_rollout_are_set_and_removed() {
         shows(&format!("davit_rollout_comparison{{{labels}}} {count}"));
     }
     shows("davit_stable_revision_lost{controller=\"podgc\"} 0");
+    assert!(!metrics.render().contains("davit_controller_ready"));
+    for (status, value) in [("False", 0), ("True", 1), ("Unknown", 0)] {
+        let ready = ConditionStatus {
+            type_: "Ready".to_owned(),
+            status: status.to_owned(),
+            ..ConditionStatus::default()
+        };
+        let status = ControllerStatus {
+            conditions: vec![ready],
+            ..ControllerStatus::default()
+        };
+        metrics.rollouts.set("podgc", &status);
+        shows(&format!(
+            "davit_controller_ready{{controller=\"podgc\"}} {value}"
+        ));
+    }
     let lost = ControllerStatus {
         lost: Some(LostStatus::default()),
         ..ControllerStatus::default()

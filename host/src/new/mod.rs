@@ -17,7 +17,8 @@ use files::File;
 
 /// Names that no crate may have, or that clash with a dependency of guests.
 const TAKEN: &str = "alloc core proc-macro std test \
-    davit-guest serde serde-json \
+    davit-core davit-guest davit-guest-derive davit-kinds davit-sim davit-simulation \
+    schemars serde serde-json serde-saphyr \
     abstract as async await become box break const continue crate do dyn else enum extern false \
     final fn for gen if impl in let loop macro match mod move mut override priv pub ref return \
     self static struct super trait true try type typeof unsafe unsized use virtual where while \
@@ -121,7 +122,14 @@ mod tests {
             let error = check_name(name).unwrap_err().to_string();
             assert!(error.contains("is not a valid name"), "{error}");
         }
-        for name in ["self", "serde", "davit-guest", "test"] {
+        for name in [
+            "self",
+            "serde",
+            "schemars",
+            "davit-guest",
+            "davit-core",
+            "test",
+        ] {
             let error = check_name(name).unwrap_err().to_string();
             assert!(error.contains("is reserved"), "{error}");
         }

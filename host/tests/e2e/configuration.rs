@@ -8,7 +8,8 @@ use tokio::time::sleep;
 
 use crate::bench::{RunningHost, builtin_guest, on_the_sim, parse, podgc};
 
-async fn refused(host: &RunningHost, config: &str) -> String {
+/// Why a host refuses a configuration.
+pub(crate) async fn refused(host: &RunningHost, config: &str) -> String {
     let controllers = parse(config).controllers.unwrap();
     let error: ControllerLoadError = host.host.apply(&controllers).await.unwrap_err();
     format!("{:#}", anyhow::Error::new(error))

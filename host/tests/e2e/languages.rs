@@ -16,6 +16,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use crate::bench::{Bench, RunningHost, Setup, on_the_sim, podgc};
+use crate::configuration::refused;
 
 /// How many of the pods a cluster keeps.
 const THRESHOLD: usize = 2;
@@ -178,11 +179,29 @@ fn build(language: &str, tools: &[(&'static str, OsString)]) -> PathBuf {
 }
 
 fn story_of(wasm: &Path) {
+    misspelled_setting_of(wasm);
     let config = format!("{{terminatedPodThreshold: {THRESHOLD}}}");
     let expected = deletions(&podgc("Enforce", &config));
     assert_eq!(expected, DELETED);
     let guest = controller(wasm, "Enforce", &config);
     assert_eq!(deletions(&guest), expected);
+}
+
+/// A misspelled threshold is not to be the default, which deletes.
+fn misspelled_setting_of(wasm: &Path) {
+    let config = controller(wasm, "Enforce", "{terminatedPodTreshold: 50000}");
+    on_the_sim(move |bench| async move {
+        let setup = Setup {
+            // It has no call.
+            records_journal: false,
+            ..Setup::default()
+        };
+        let host = RunningHost::start_with(bench.client(), setup);
+        let error = refused(&host, &config).await;
+        let expected = "terminatedPodTreshold: there is no such setting";
+        assert!(error.contains(expected), "{error}");
+        host.host.stop().await;
+    });
 }
 
 /// A configuration with the example alone.

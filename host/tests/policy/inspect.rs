@@ -72,6 +72,32 @@ fn each_form_of_a_controller_is_tested_and_inspected() {
     }
 }
 
+/// Rules about two namespaces need nothing in the others.
+#[test]
+fn the_roles_are_of_the_namespaces_that_rules_are_about() {
+    let rule = |namespace: &str| {
+        format!(
+            "{{name: {namespace}, match: {{resource: pods, namespaces: [{namespace}]}}, \
+             when: \"object.status.phase == 'Failed'\", do: {{delete: {{}}}}}}"
+        )
+    };
+    let rules = format!("rules: [{}, {}]", rule("ci"), rule("test"));
+    let site = Site::new(&format!(
+        "module: {{builtin: policy}}\nconfig:\n  {rules}\n"
+    ));
+    let roles = site.inspect("--config @rules.yaml --rbac").success();
+    let writes: Vec<serde_json::Value> = roles
+        .split("\n---\n")
+        .map(|document| serde_saphyr::from_str(document).unwrap())
+        .filter(|object: &serde_json::Value| object["rules"].to_string().contains("delete"))
+        .collect();
+    let places = writes
+        .iter()
+        .map(|role| (&role["kind"], &role["metadata"]["namespace"]));
+    let places: Vec<String> = places.map(|(kind, of)| format!("{kind} {of}")).collect();
+    assert_eq!(places, ["\"Role\" \"ci\"", "\"Role\" \"test\""], "{roles}");
+}
+
 #[test]
 fn inspect_prints_what_selects_the_objects_of_a_watch_and_its_indexes() {
     let site = Site::new(

@@ -398,6 +398,37 @@ fn only_its_owner_can_read_the_administrators_kubeconfig() {
     assert_eq!(server.get("/api/v1/pods").status, 403);
 }
 
+/// Controllers that enforce are not to stop at an upgrade: their counterparts are off.
+#[test]
+fn an_overlay_that_is_applied_again_leaves_the_mode() {
+    let Some(kubectl) = Kubectl::start(&[]) else {
+        return;
+    };
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy");
+    let deploy = deploy.display();
+    let apply = |path: &str| {
+        let mut apply = kubectl.in_any_namespace(&format!("apply -k {deploy}/{path}"));
+        apply.output().unwrap()
+    };
+    until("the base and the definition are served", || {
+        apply("base").status.success() && apply("overlays/dry-run").status.success()
+    });
+    let mode = |name: &str| {
+        let stored = kubectl.json(&format!("get controllers.davit.dev {name}"));
+        stored["spec"]["mode"].as_str().unwrap().to_owned()
+    };
+    for name in ["podgc", "garbage-collector", "node-eviction"] {
+        assert_eq!(mode(name), "DryRun", "{name}");
+        let enforce = r#"--type=merge --patch={"spec":{"mode":"Enforce"}}"#;
+        kubectl.run(&format!("patch controllers.davit.dev {name} {enforce}"));
+    }
+    let again = apply("overlays/dry-run");
+    assert!(again.status.success(), "{again:?}");
+    for name in ["podgc", "garbage-collector", "node-eviction"] {
+        assert_eq!(mode(name), "Enforce", "{name}");
+    }
+}
+
 /// A null is a mistake or a value to a guest, and `kubectl apply` drops it.
 #[test]
 fn what_kubectl_apply_has_dropped_is_found() {

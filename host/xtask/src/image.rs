@@ -4,7 +4,8 @@
 //! it is built from this repository and `Cargo.lock`.
 
 use std::env::consts::ARCH;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -55,6 +56,7 @@ pub(crate) fn build(workspace: &Path, profiled: bool) -> Result<()> {
         .with_context(|| format!("writing {}", certificates.display()))?;
     let document = image.join("usr/local/share/davit/davit.cdx.json");
     sbom::write(workspace, &target(), &document)?;
+    set_modes(&image)?;
     println!("docker build -f deploy/Dockerfile -t davit target/image");
     Ok(())
 }
@@ -148,6 +150,25 @@ fn certificates_in_pem() -> String {
     pem
 }
 
+/// Lets the image's user read everything, and run the program, whatever umask the builder has: COPY
+/// keeps the modes, and the files belong to root.
+fn set_modes(path: &Path) -> Result<()> {
+    let mode = if path.is_dir() || path.parent().is_some_and(|parent| parent.ends_with("bin")) {
+        0o755
+    } else {
+        0o644
+    };
+    fs::set_permissions(path, Permissions::from_mode(mode))
+        .with_context(|| format!("setting the mode of {}", path.display()))?;
+    if path.is_dir() {
+        let entries = fs::read_dir(path).with_context(|| format!("reading {}", path.display()))?;
+        for entry in entries {
+            set_modes(&entry?.path())?;
+        }
+    }
+    Ok(())
+}
+
 fn copy(from: &Path, to: &Path) -> Result<()> {
     create_parent(to)?;
     fs::copy(from, to)
@@ -164,6 +185,30 @@ fn create_parent(path: &Path) -> Result<()> {
 mod tests {
     use super::*;
     use crate::workspace;
+
+    #[test]
+    fn the_user_of_the_image_can_read_everything_and_run_the_program() {
+        let image = tempfile::tempdir().unwrap();
+        let (program, data) = (
+            "usr/local/bin/davit",
+            "usr/local/share/davit/davit.cdx.json",
+        );
+        for file in [program, data] {
+            let path = image.path().join(file);
+            create_parent(&path).unwrap();
+            fs::write(&path, "").unwrap();
+            // As with the umask 077.
+            fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+            fs::set_permissions(path.parent().unwrap(), Permissions::from_mode(0o700)).unwrap();
+        }
+        set_modes(image.path()).unwrap();
+        let mode = |path: &str| {
+            let metadata = fs::metadata(image.path().join(path)).unwrap();
+            metadata.permissions().mode() & 0o777
+        };
+        assert_eq!((mode(program), mode(data)), (0o755, 0o644));
+        assert_eq!((mode("usr/local/bin"), mode("")), (0o755, 0o755));
+    }
 
     #[test]
     fn a_program_that_needs_a_dynamic_linker_is_found() {
