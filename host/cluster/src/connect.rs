@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{HeaderValue, USER_AGENT};
-use hyper_util::client::legacy::connect::HttpConnector;
 use kube::client::{ClientBuilder, ConfigExt as _};
 use kube::config::{Config, InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use tower::Layer as _;
 use tower::util::option_layer;
 
-use crate::connections::connections;
+use crate::connections::{connections, tcp};
 use crate::observe::{ObserveLayer, RequestObserver};
 use crate::watches::{Routed, Watches};
 
@@ -120,9 +119,7 @@ fn layered(
         return Ok(ClientBuilder::try_from(config)?.build());
     }
     let watches = if http2 { Watches::new(&config)? } else { None };
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    let service = Routed::new(watches, connections(&config, tcp)?);
+    let service = Routed::new(watches, connections(&config, tcp())?);
     let service = config.extra_headers_layer()?.layer(service);
     let service = option_layer(config.auth_layer()?).layer(service);
     let service = config.base_uri_layer().layer(service);

@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::{Request, Response, Uri};
 use hyper::body::Incoming;
 use hyper::rt::{Read, Write};
 use hyper_timeout::TimeoutConnector;
-use hyper_util::client::legacy::connect::{Connect, Connection};
+use hyper_util::client::legacy::connect::{Connect, Connection, HttpConnector};
 use hyper_util::client::legacy::{Builder, Client, Error};
 use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ConfigExt as _};
@@ -31,6 +32,20 @@ pub(crate) struct Connections<C> {
 struct Unconnected {
     server: Arc<str>,
     source: Error,
+}
+
+/// Makes TCP connections.
+pub(crate) fn tcp() -> HttpConnector {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    // HTTP/2 writes small frames, and Nagle's algorithm would hold them for 40 ms.
+    tcp.set_nodelay(true);
+    // A server whose machine is gone closes nothing. Each request, also one for a lease, would try
+    // another idle connection to it, and time out: after half a minute, there are none.
+    tcp.set_keepalive(Some(Duration::from_secs(15)));
+    tcp.set_keepalive_interval(Some(Duration::from_secs(5)));
+    tcp.set_keepalive_retries(Some(3));
+    tcp
 }
 
 /// The connections to the server of a configuration, without a proxy, on what `tcp` connects.
@@ -83,5 +98,36 @@ where
             passage.answered();
             Ok(answer)
         })
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::net::SocketAddr;
+
+    use tokio::net::TcpListener;
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    /// Whether the kernel asks whether the peer of the socket with this local port is there: the
+    /// timer of its line in `/proc/net/tcp` is the one of number 2.
+    fn is_kept_alive(port: u16) -> bool {
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let local = format!(":{port:04X}");
+        let mut lines = table
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let line = lines.find(|line| line[1].ends_with(&local)).unwrap();
+        line[5].starts_with("02:")
+    }
+
+    #[tokio::test]
+    async fn an_idle_connection_to_a_server_that_is_gone_ends() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let connected = tcp().oneshot(url.parse().unwrap()).await.unwrap();
+        let local: SocketAddr = connected.inner().local_addr().unwrap();
+        assert!(is_kept_alive(local.port()));
     }
 }

@@ -18,7 +18,6 @@ use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_timeout::TimeoutConnector;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{Builder, Client};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt as _, RustlsTlsError};
@@ -26,6 +25,7 @@ use kube::config::Config;
 use tokio::time::timeout;
 use tower::{BoxError, Service};
 
+use crate::connections::tcp;
 use crate::paced::PacedConnector;
 
 /// The most watches on one connection. A kube-apiserver allows 100 requests, unless
@@ -258,10 +258,6 @@ fn is_refused(error: &(dyn Error + 'static)) -> bool {
 
 /// TCP and TLS, as kube's own client has them.
 fn connector(config: &Config, is_paced: bool) -> Result<Connector, kube::Error> {
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    // HTTP/2 writes small frames, and Nagle's algorithm would hold them for 40 ms.
-    tcp.set_nodelay(true);
     let mut builder = HttpsConnectorBuilder::new()
         .with_tls_config(config.rustls_client_config()?)
         .https_only();
@@ -272,7 +268,7 @@ fn connector(config: &Config, is_paced: bool) -> Result<Connector, kube::Error> 
         builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
     let tls = builder.enable_http1().enable_http2();
-    let tls = tls.wrap_connector(PacedConnector::new(tcp, is_paced));
+    let tls = tls.wrap_connector(PacedConnector::new(tcp(), is_paced));
     let mut connector = TimeoutConnector::new(tls);
     connector.set_connect_timeout(config.connect_timeout);
     connector.set_read_timeout(config.read_timeout);

@@ -11,6 +11,7 @@
 
 mod change;
 mod feeds;
+mod hashed;
 mod index;
 mod object;
 mod pack;

@@ -104,6 +104,11 @@ impl Object {
             .unwrap_or_default()
     }
 
+    /// Whether it has this key.
+    pub(super) fn has_key(&self, key: &str) -> bool {
+        self.bytes.get(..self.key_len as usize) == Some(key.as_bytes())
+    }
+
     /// Empty for a cluster-scoped object.
     #[must_use]
     pub fn namespace(&self) -> &str {

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use imbl::{OrdMap, OrdSet, Vector};
+use imbl::{OrdMap, Vector};
 
+use super::hashed::HashedSlots;
 use super::index::Index;
 use super::object::{Object, OpenedObject, ResourceVersion};
 use super::slots::{Slot, SlotSets};
@@ -20,9 +21,9 @@ pub(super) struct State {
     slab: Vector<Option<Arc<Object>>>,
     /// By a hash of segment and key. A hash takes an eighth of the memory of the text;
     /// a lookup compares the texts of what it finds.
-    by_key: OrdSet<(u32, Slot)>,
+    by_key: HashedSlots,
     /// By a hash of the uid.
-    by_uid: OrdSet<(u32, Slot)>,
+    by_uid: HashedSlots,
     /// The objects of every segment, by its number.
     members: SlotSets,
     segments: OrdMap<SegmentId, Arc<Members>>,
@@ -78,7 +79,7 @@ impl State {
     /// The object with that key.
     pub(super) fn find(&self, segment: SegmentId, key: &str) -> Option<(Slot, &Arc<Object>)> {
         self.candidates(&self.by_key, lookup_hash(&(segment, key)))
-            .find(|(_, object)| object.segment() == segment && object.key() == key)
+            .find(|(_, object)| object.segment() == segment && object.has_key(key))
     }
 
     /// The objects with that uid, at most one in a segment.
@@ -153,8 +154,8 @@ impl State {
     pub(super) fn insert(&mut self, slot: Slot, object: Arc<Object>) {
         let place = slot as usize;
         self.by_key
-            .insert((lookup_hash(&(object.segment(), object.key())), slot));
-        self.by_uid.insert((lookup_hash(object.uid()), slot));
+            .insert(lookup_hash(&(object.segment(), object.key())), slot);
+        self.by_uid.insert(lookup_hash(object.uid()), slot);
         self.members.insert(object.segment().0, slot);
         if let Some(members) = self.segments.get_mut(&object.segment()) {
             Arc::make_mut(members).len += 1;
@@ -212,8 +213,8 @@ impl State {
     pub(super) fn remove(&mut self, slot: Slot) -> Option<Arc<Object>> {
         let object = self.slab.get_mut(slot as usize)?.take()?;
         self.by_key
-            .remove(&(lookup_hash(&(object.segment(), object.key())), slot));
-        self.by_uid.remove(&(lookup_hash(object.uid()), slot));
+            .remove(lookup_hash(&(object.segment(), object.key())), slot);
+        self.by_uid.remove(lookup_hash(object.uid()), slot);
         self.members.remove(object.segment().0, slot);
         if let Some(members) = self.segments.get_mut(&object.segment()) {
             Arc::make_mut(members).len -= 1;
@@ -311,15 +312,13 @@ impl State {
             .collect()
     }
 
-    fn candidates(
-        &self,
-        hashes: &OrdSet<(u32, Slot)>,
+    fn candidates<'a>(
+        &'a self,
+        hashes: &'a HashedSlots,
         hash: u32,
-    ) -> impl Iterator<Item = (Slot, &Arc<Object>)> {
-        hashes
-            .range((hash, Slot::MIN)..)
-            .take_while(move |(other, _)| *other == hash)
-            .filter_map(|(_, slot)| Some((*slot, self.object(*slot)?)))
+    ) -> impl Iterator<Item = (Slot, &'a Arc<Object>)> {
+        let slots = hashes.with_hash(hash);
+        slots.filter_map(|slot| Some((slot, self.object(slot)?)))
     }
 }
 
