@@ -53,27 +53,15 @@ impl Need {
 /// records events: `deploy/base` has the permission.
 #[must_use]
 pub fn needs(manifest: &Manifest) -> BTreeSet<Need> {
-    let watched = watched(manifest);
-    let need = |verb: &str, group: &str, resource: &str| {
-        let base = resource.split('/').next().unwrap_or_default();
-        let (group, verb) = (group.to_owned(), verb.to_owned());
-        let namespaces = namespaces(watched.get(&(group.clone(), base.to_owned())));
-        let resource = resource.to_owned();
-        namespaces.into_iter().map(move |namespace| Need {
-            namespace,
-            group: group.clone(),
-            resource: resource.clone(),
-            verb: verb.clone(),
-        })
-    };
-    let reads = watched.keys().flat_map(|(group, resource)| {
+    let reads = watched(manifest).flat_map(|(group, resource)| {
         let verbs = ["list", "watch"].into_iter();
-        verbs.flat_map(|verb| need(verb, group, resource))
+        verbs.flat_map(move |verb| each_namespace(manifest, verb, group, resource))
     });
     let permissions = manifest.permissions.iter().cloned();
     let permissions = permissions.chain(reads_before_applies(manifest));
     let permissions = permissions.filter(|one| *one != Permission::of_events());
-    let asked = permissions.flat_map(|one| need(&one.verb, &one.group, &one.resource));
+    let asked =
+        permissions.flat_map(|one| each_namespace(manifest, &one.verb, &one.group, &one.resource));
     reads.chain(asked).collect()
 }
 
@@ -93,43 +81,33 @@ pub fn reads_before_applies(manifest: &Manifest) -> impl Iterator<Item = Permiss
 #[must_use]
 pub fn needs_with_undo(manifest: &Manifest, undo: &UndoRules) -> BTreeSet<Need> {
     let mut all = needs(manifest);
-    let watched = watched(manifest);
-    let reads = undo.reads(manifest).into_iter().flat_map(|resource| {
-        let namespaces = namespaces(watched.get(&resource));
-        let (group, resource) = resource;
-        namespaces.into_iter().map(move |namespace| Need {
-            namespace,
-            group: group.clone(),
-            resource: resource.clone(),
-            verb: "get".to_owned(),
-        })
-    });
-    all.extend(reads);
+    let reads = undo.reads(manifest).into_iter();
+    all.extend(
+        reads.flat_map(|(group, resource)| each_namespace(manifest, "get", &group, &resource)),
+    );
     all
 }
 
-/// Where permissions on a resource are needed that is watched in these namespaces: there, as a guest
-/// writes to what it watches; none stands for all, as of a resource that is not watched.
-fn namespaces(watched: Option<&BTreeSet<String>>) -> Vec<Option<String>> {
-    match watched {
-        Some(watched) if !watched.contains("") => watched.iter().cloned().map(Some).collect(),
-        _ => vec![None],
-    }
+/// A verb on a resource, in each of its namespaces.
+fn each_namespace(manifest: &Manifest, verb: &str, group: &str, resource: &str) -> Vec<Need> {
+    let base = resource.split('/').next().unwrap_or_default();
+    let namespaces = manifest.namespaces_of(group, base).into_iter();
+    let needs = namespaces.map(|namespace| Need {
+        namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
+        group: group.to_owned(),
+        resource: resource.to_owned(),
+        verb: verb.to_owned(),
+    });
+    needs.collect()
 }
 
-/// The resources that a guest watches, and their namespaces; the empty one stands
-/// for all.
-fn watched(manifest: &Manifest) -> BTreeMap<(String, String), BTreeSet<String>> {
-    let mut watched: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
-    for watch in &manifest.watches {
-        let resource = match &watch.source {
-            Source::One(resource) => (resource.group.clone(), resource.plural.clone()),
-            Source::EveryDeletable(_) => ("*".to_owned(), "*".to_owned()),
-        };
-        let namespaces = watched.entry(resource).or_default();
-        namespaces.insert(watch.namespace.clone());
-    }
-    watched
+/// The groups and the plurals of the resources that a guest watches.
+fn watched(manifest: &Manifest) -> impl Iterator<Item = (&str, &str)> {
+    let watches = manifest.watches.iter();
+    watches.map(|watch| match &watch.source {
+        Source::One(resource) => (resource.group.as_str(), resource.plural.as_str()),
+        Source::EveryDeletable(_) => ("*", "*"),
+    })
 }
 
 /// Those of the permissions that watches need. Davit's own account needs them too, because

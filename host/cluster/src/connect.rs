@@ -14,9 +14,9 @@ use crate::connections::{connections, tcp};
 use crate::observe::{ObserveLayer, RequestObserver};
 use crate::watches::{Routed, Watches};
 
-/// How long nothing may come on a connection that something is awaited on. The watches of kube's
-/// watcher end after less. Davit's own have bookmarks each minute.
-const SILENCE: Duration = Duration::from_secs(295);
+/// How long nothing may come on a connection that something is awaited on. Watches have a bookmark
+/// each minute, and end themselves after 90 seconds of silence.
+const SILENCE: Duration = Duration::from_secs(100);
 
 /// The cluster and the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,8 +28,8 @@ pub struct ConnectOptions {
     pub context: Option<String>,
     /// Whether watches share connections by HTTP/2, if the server offers it.
     pub http2: bool,
-    /// How long nothing may come on a connection after a request; almost five minutes if none. A
-    /// client with watches needs more than a minute.
+    /// How long nothing may come on a connection after a request; 100 seconds if none. A client with
+    /// watches needs more than a minute.
     pub silence: Option<Duration>,
 }
 
@@ -93,8 +93,8 @@ fn build(
     observer: Option<Arc<dyn RequestObserver>>,
 ) -> Result<kube::Client, ConnectError> {
     const AGENT: &str = concat!("davit/", env!("CARGO_PKG_VERSION"));
-    // The host's own requests have shorter limits. Those of kube's watcher have none, and a list
-    // whose server is gone without a word would never end.
+    // The host's own requests have shorter limits. Those that kube sends have none, and one whose
+    // server is gone without a word would never end.
     config.read_timeout.get_or_insert(SILENCE);
     config
         .headers

@@ -24,8 +24,8 @@ struct Rollout {
     weight: u8,
     comparison: ComparisonStatus,
     cluster: Option<ClusterComparisonStatus>,
-    /// None before there is a condition.
-    is_ready: Option<bool>,
+    /// Whether the condition Ready is True, and its reason; none before there is one.
+    ready: Option<(bool, String)>,
     is_lost: bool,
     /// In the order of [`Guardrail::ALL`].
     tripped: [bool; Guardrail::ALL.len()],
@@ -87,13 +87,13 @@ const FAMILIES: &[Family<Rollouts>] = &[
     },
     Family {
         name: "davit_controller_ready",
-        help: "1 while the condition Ready of the controller is True, 0 while it is not.",
+        help: "1 while the condition Ready of the controller is True, 0 while it is not, by its reason.",
         kind: Kind::Gauge,
-        labels: &[CONTROLLER],
+        labels: &[CONTROLLER, "reason"],
         samples: |all, samples| {
             for (controller, one) in all {
-                if let Some(is_ready) = one.is_ready {
-                    samples.add(&[controller], flag(is_ready));
+                if let Some((is_ready, reason)) = &one.ready {
+                    samples.add(&[controller, reason], flag(*is_ready));
                 }
             }
         },
@@ -178,7 +178,7 @@ impl Rollout {
         };
         let ready = status.conditions.iter().find(|one| one.type_ == "Ready");
         Self {
-            is_ready: ready.map(|ready| ready.status == "True"),
+            ready: ready.map(|ready| (ready.status == "True", ready.reason.clone())),
             step: candidate.map_or(0, |one| one.step),
             weight: candidate.map_or(0, |one| one.weight),
             comparison: candidate.map(|one| one.comparison).unwrap_or_default(),

@@ -148,6 +148,7 @@ fn the_gauges_of_a_rollout_are_set_and_removed() {
         let ready = ConditionStatus {
             type_: "Ready".to_owned(),
             status: status.to_owned(),
+            reason: "NotAuthorized".to_owned(),
             ..ConditionStatus::default()
         };
         let status = ControllerStatus {
@@ -156,7 +157,7 @@ fn the_gauges_of_a_rollout_are_set_and_removed() {
         };
         metrics.rollouts.set("podgc", &status);
         shows(&format!(
-            "davit_controller_ready{{controller=\"podgc\"}} {value}"
+            "davit_controller_ready{{controller=\"podgc\",reason=\"NotAuthorized\"}} {value}"
         ));
     }
     let lost = ControllerStatus {

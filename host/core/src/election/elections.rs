@@ -370,14 +370,21 @@ impl Elections {
             };
         }
         let presence = replicas.get(&self.identity);
-        self.presence.observe(presence, requested, now);
+        if self.presence.observe(presence, requested, now) {
+            let own = LeaseName::Replica(self.identity.clone());
+            self.write_failures.remove(&own);
+        }
         if self.members.observe(&replicas, now) {
             self.choose_preferred(now);
         }
         for (name, election) in &mut self.controllers {
             let stored = controllers.get(name);
             election.has_existed |= stored.is_some();
-            election.elector.observe(stored, requested, now);
+            let is_settled = election.elector.observe(stored, requested, now);
+            if is_settled && !self.write_failures.is_empty() {
+                let name = LeaseName::Controller(name.clone());
+                self.write_failures.remove(&name);
+            }
         }
     }
 

@@ -167,17 +167,27 @@ impl Elector {
     }
 
     /// Handles a reading of the lease that was requested at `requested`; none if it does
-    /// not exist.
-    pub fn observe(&mut self, stored: Option<&StoredLease>, requested: Instant, now: Instant) {
+    /// not exist. Returns whether a write without an answer does not matter any more: it was
+    /// executed, or another replica is the holder.
+    pub fn observe(
+        &mut self,
+        stored: Option<&StoredLease>,
+        requested: Instant,
+        now: Instant,
+    ) -> bool {
         // The reading may be older than the write.
         if self.under_way.is_some() || self.ended.is_some_and(|ended| requested <= ended) {
-            return;
+            return false;
         }
+        let mut was_executed = false;
         self.reads_first &= requested < self.due;
         match (stored, &self.known) {
             (Some(stored), LeaseState::Stored { stored: known, .. }) if *stored == *known => {}
             (Some(stored), _) => match self.sent(&stored.lease) {
-                Some(sent) => self.note_written(stored.clone(), sent, now),
+                Some(sent) => {
+                    was_executed = true;
+                    self.note_written(stored.clone(), sent, now);
+                }
                 None => {
                     self.known = LeaseState::Stored {
                         stored: stored.clone(),
@@ -192,6 +202,7 @@ impl Elector {
             // It takes part again, as any other replica.
             self.goal = Goal::Hold;
         }
+        was_executed || (self.holder().is_some() && !self.is_holder())
     }
 
     /// The next write, if one is due. Its result goes to [`Self::handle`].

@@ -21,6 +21,10 @@ struct Cluster {
     activity: ControllerActivity,
     /// Why leases cannot be read, if they cannot.
     refused: Option<&'static str>,
+    /// A replica whose writes are executed, and whose answers are lost.
+    muted: Option<&'static str>,
+    /// A replica whose requests reach nobody.
+    cut: Option<&'static str>,
     /// A replica that cannot lead any controller.
     unable: Option<&'static str>,
     /// The replicas that can run all controllers; the others can run none.
@@ -65,7 +69,14 @@ impl Cluster {
                     let Some(request) = elections.poll(now) else {
                         break;
                     };
-                    let (id, answer) = self.serve(request);
+                    let lost = LeaseAnswer::failed(&request, "no answer".to_owned());
+                    let (id, mut answer) = (request.id(), lost.clone());
+                    if self.cut != Some(*name) {
+                        answer = self.serve(request).1;
+                    }
+                    if self.muted == Some(*name) && matches!(answer, LeaseAnswer::Written(_)) {
+                        answer = lost;
+                    }
                     elections.handle(now, id, answer);
                 }
             }
@@ -362,6 +373,30 @@ fn a_write_for_a_controller_that_was_removed_meanwhile_is_no_failure() {
     let failed = LeaseWriteError::Failed("no answer".into());
     elections.handle(now, id, LeaseAnswer::Written(Err(failed)));
     assert_eq!(elections.failure(), None);
+}
+
+/// A replica that is not ready as long as a lease cannot be written would stay so: it may never write
+/// that lease again.
+#[test]
+fn a_lost_answer_is_no_failure_once_the_lease_shows_what_happened() {
+    // It gives its leases away, and nobody answers.
+    let mut cluster = shared();
+    (cluster.unable, cluster.muted) = (Some("a"), Some("a"));
+    cluster.pass(Duration::from_secs(15));
+    cluster.muted = None;
+    cluster.pass(Duration::from_secs(10));
+    assert_eq!(cluster.holders(), ["b"; 6]);
+    assert_eq!(cluster.replicas["a"].failure(), None);
+
+    // It is cut off until the other one has acquired its leases.
+    let mut cluster = shared();
+    cluster.cut = Some("a");
+    cluster.pass(Duration::from_secs(25));
+    assert_eq!(cluster.holders(), ["b"; 6]);
+    assert!(cluster.replicas["a"].failure().is_some());
+    cluster.cut = None;
+    cluster.pass(Duration::from_secs(3));
+    assert_eq!(cluster.replicas["a"].failure(), None);
 }
 
 /// Two replicas with six controllers and their own leases.

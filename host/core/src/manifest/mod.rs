@@ -309,6 +309,22 @@ impl Manifest {
         self.permissions.iter().any(|one| *one != events)
     }
 
+    /// Where permissions on a resource are needed, beside those of its watches: in the namespaces in
+    /// which the guest watches it, as it writes to what it watches. Empty text stands for all
+    /// namespaces, as of a resource that it does not watch.
+    #[must_use]
+    pub fn namespaces_of(&self, group: &str, resource: &str) -> BTreeSet<&str> {
+        let watches = self.watches.iter().filter(|watch| match &watch.source {
+            Source::One(one) => (&*one.group, &*one.plural) == (group, resource),
+            Source::EveryDeletable(_) => false,
+        });
+        let namespaces: BTreeSet<&str> = watches.map(|watch| watch.namespace.as_str()).collect();
+        if namespaces.is_empty() || namespaces.contains("") {
+            return BTreeSet::from([""]);
+        }
+        namespaces
+    }
+
     /// The watch with that name.
     #[must_use]
     pub fn watch(&self, name: &str) -> Option<&WatchSpec> {

@@ -58,10 +58,10 @@ fn rendered(chart: &Path, values: &Value) -> Option<Vec<Value>> {
     Some(objects(texts.iter().map(String::as_str)))
 }
 
-/// Writes the chart of an overlay.
-fn chart(overlay: &str) -> PathBuf {
+/// Writes the chart of an overlay. Tests run at once: each has charts of its own.
+fn chart(test: &str, overlay: &str) -> PathBuf {
     let name = overlay.replace('/', "-");
-    let chart = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("chart-{name}"));
+    let chart = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("chart-{test}-{name}"));
     let mut xtask = Command::new(env!("CARGO_BIN_EXE_xtask"));
     xtask.args(["chart", overlay, "--output"]).arg(&chart);
     succeeded(&xtask.current_dir(workspace()).output().unwrap());
@@ -80,7 +80,7 @@ fn helm_renders_what_kustomize_renders() {
         let Some(expected) = kustomized(overlay) else {
             return;
         };
-        let chart = chart(overlay);
+        let chart = chart("same", overlay);
         let is_defined = expected
             .iter()
             .any(|object| object["kind"] == "CustomResourceDefinition");
@@ -103,7 +103,7 @@ fn values_change_the_deployment() {
         "namespace": "other", "replicas": 3, "image": "example.com/davit:2",
         "arguments": ["--http1"], "resources": {"limits": {"memory": "1Gi"}},
     });
-    let Some(objects) = rendered(&chart(overlay), &values) else {
+    let Some(objects) = rendered(&chart("values", overlay), &values) else {
         return;
     };
     let mut all = objects.iter();

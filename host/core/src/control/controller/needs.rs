@@ -171,13 +171,16 @@ fn of_account(
     });
     let impersonates = manifest.acts_as_account();
     let impersonation = || AccessReview::Impersonation(account.clone());
-    let kept = kept.iter().map(|(group, resource)| {
-        AccessReview::Access(Access {
-            group: group.clone(),
-            resource: resource.clone(),
-            namespace: only_namespace(manifest, group, resource).to_owned(),
-            verb: "get",
-            account: account.clone(),
+    let kept = kept.iter().flat_map(|(group, resource)| {
+        let namespaces = manifest.namespaces_of(group, resource).into_iter();
+        namespaces.map(|namespace| {
+            AccessReview::Access(Access {
+                group: group.clone(),
+                resource: resource.clone(),
+                namespace: namespace.to_owned(),
+                verb: "get",
+                account: account.clone(),
+            })
         })
     });
     let kept = kept.collect::<Vec<_>>();
@@ -188,17 +191,48 @@ fn of_account(
         .chain(kept)
 }
 
-/// The only namespace in which a guest watches a resource; empty for all.
-fn only_namespace<'a>(manifest: &'a Manifest, group: &str, resource: &str) -> &'a str {
-    let watched = manifest.watches.iter().filter(|watch| match &watch.source {
-        Source::One(one) => (&*one.group, &*one.plural) == (group, resource),
-        Source::EveryDeletable(_) => false,
-    });
-    let mut namespaces = watched.map(|watch| watch.namespace.as_str());
-    let first = namespaces.next().unwrap_or_default();
-    if namespaces.all(|one| one == first) {
-        first
-    } else {
-        ""
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::WatchSpec;
+    use crate::object::ApiResource;
+
+    fn pods_of(namespace: &str) -> WatchSpec {
+        WatchSpec {
+            name: format!("pods of {namespace}"),
+            source: Source::One(ApiResource::new("", "v1", "pods")),
+            namespace: namespace.to_owned(),
+            label_selector: String::new(),
+            field_selector: String::new(),
+            fields: Vec::new(),
+            indexes: Vec::new(),
+            optional: false,
+        }
+    }
+
+    /// The roles that `davit inspect --rbac` prints grant no more.
+    #[test]
+    fn what_is_kept_for_undo_is_read_in_the_namespaces_that_are_watched() {
+        let account = Account {
+            namespace: "davit-system".to_owned(),
+            name: "old".to_owned(),
+        };
+        let kept = BTreeSet::from([(String::new(), "pods".to_owned())]);
+        let reads = |watched: &[&str]| -> Vec<String> {
+            let manifest = Manifest {
+                watches: watched.iter().map(|one| pods_of(one)).collect(),
+                ..Manifest::default()
+            };
+            let reviews = of_account(&account, &manifest, &kept);
+            let gets = reviews.filter_map(|review| match review {
+                AccessReview::Access(access) if access.verb == "get" => Some(access.namespace),
+                _ => None,
+            });
+            gets.collect()
+        };
+        assert_eq!(reads(&["ci", "test"]), ["ci", "test"]);
+        assert_eq!(reads(&["ci"]), ["ci"]);
+        assert_eq!(reads(&["ci", ""]), [""]);
+        assert_eq!(reads(&[]), [""]);
     }
 }
