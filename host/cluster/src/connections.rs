@@ -101,7 +101,7 @@ where
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
 

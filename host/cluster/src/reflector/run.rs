@@ -34,9 +34,10 @@ impl Run {
         Self {
             api: api.clone(),
             clock,
-            projector: match &spec.fields {
-                FieldTree::All => Projector::verbatim(),
-                fields => Projector::new(fields.clone()),
+            projector: if spec.fields == FieldTree::All {
+                Projector::verbatim()
+            } else {
+                Projector::new(spec.fields.clone())
             },
             machine: Watch::new(settings, seed, clock.instant()),
             spec,

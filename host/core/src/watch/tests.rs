@@ -100,6 +100,13 @@ impl WatchBench {
         waited
     }
 
+    /// The server accepts the watch from this version, which is the next request.
+    fn open_again(&mut self, version: &str) {
+        assert!(is_watch_from(&self.only_request(), version));
+        self.watch.handle_opened(self.now);
+        self.outputs();
+    }
+
     fn only_request(&mut self) -> Request {
         match self.outputs().as_slice() {
             [Output::Send(request)] => request.clone(),
@@ -403,30 +410,25 @@ fn a_stream_that_ends_immediately_is_restarted_after_a_pause() {
 /// Some servers end the watch of a version that they have forgotten at once, instead of a 410.
 #[test]
 fn a_version_whose_watches_end_at_once_is_replaced_by_a_list() {
-    let mut driven = WatchBench::watching();
-    for _ in 0..2 {
+    let end = |driven: &mut WatchBench| {
         driven.watch.handle_end(driven.now);
         driven.outputs();
         driven.time_out();
-        assert!(is_watch_from(&driven.only_request(), "5"));
-        driven.watch.handle_opened(driven.now);
-        driven.outputs();
+    };
+    let mut driven = WatchBench::watching();
+    for _ in 0..2 {
+        end(&mut driven);
+        driven.open_again("5");
     }
-    driven.watch.handle_end(driven.now);
-    driven.outputs();
-    driven.time_out();
+    end(&mut driven);
     assert!(is_first_page(&driven.only_request()));
 
     // What brings an event is no such watch.
     let mut driven = WatchBench::watching();
     for _ in 0..10 {
         driven.watch.handle_event(bookmark("5", false), driven.now);
-        driven.watch.handle_end(driven.now);
-        driven.outputs();
-        driven.time_out();
-        assert!(is_watch_from(&driven.only_request(), "5"));
-        driven.watch.handle_opened(driven.now);
-        driven.outputs();
+        end(&mut driven);
+        driven.open_again("5");
     }
 }
 
@@ -436,9 +438,7 @@ fn a_version_that_the_server_is_silent_about_is_replaced_by_a_list() {
     let mut driven = WatchBench::watching();
     for _ in 0..2 {
         assert_eq!(driven.time_out(), Duration::from_secs(90));
-        assert!(is_watch_from(&driven.only_request(), "5"));
-        driven.watch.handle_opened(driven.now);
-        driven.outputs();
+        driven.open_again("5");
     }
     driven.time_out();
     let outputs = driven.outputs();
@@ -456,9 +456,7 @@ fn a_version_that_the_server_is_silent_about_is_replaced_by_a_list() {
     for _ in 0..10 {
         driven.watch.handle_event(bookmark("5", false), driven.now);
         driven.time_out();
-        assert!(is_watch_from(&driven.only_request(), "5"));
-        driven.watch.handle_opened(driven.now);
-        driven.outputs();
+        driven.open_again("5");
     }
 }
 
