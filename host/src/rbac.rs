@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use davit_core::manifest::{Manifest, Permission, Source};
+use davit_core::manifest::{Manifest, Permission};
 use davit_core::undo::UndoRules;
 use serde_json::{Value, json};
 
@@ -53,7 +53,8 @@ impl Need {
 /// records events: `deploy/base` has the permission.
 #[must_use]
 pub fn needs(manifest: &Manifest) -> BTreeSet<Need> {
-    let reads = watched(manifest).flat_map(|(group, resource)| {
+    let reads = manifest.watches.iter().flat_map(|watch| {
+        let (group, resource) = watch.rule_resource();
         let verbs = ["list", "watch"].into_iter();
         verbs.flat_map(move |verb| each_namespace(manifest, verb, group, resource))
     });
@@ -99,15 +100,6 @@ fn each_namespace(manifest: &Manifest, verb: &str, group: &str, resource: &str) 
         verb: verb.to_owned(),
     });
     needs.collect()
-}
-
-/// The groups and the plurals of the resources that a guest watches.
-fn watched(manifest: &Manifest) -> impl Iterator<Item = (&str, &str)> {
-    let watches = manifest.watches.iter();
-    watches.map(|watch| match &watch.source {
-        Source::One(resource) => (resource.group.as_str(), resource.plural.as_str()),
-        Source::EveryDeletable(_) => ("*", "*"),
-    })
 }
 
 /// Those of the permissions that watches need. Davit's own account needs them too, because

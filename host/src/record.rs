@@ -11,6 +11,7 @@ use davit_core::trust::TrustPolicy;
 use crate::cli::{EngineArguments, RecordArguments};
 use crate::commands;
 use crate::config::{ClientConfig, JournalConfig};
+use crate::driver::identity;
 use crate::health::Health;
 use crate::host::{Host, HostOptions};
 use crate::http::requests::RequestPolicy;
@@ -61,7 +62,7 @@ pub async fn run(arguments: RecordArguments, log: LogFilter) -> Result<()> {
         journal,
         trust: TrustPolicy::default(),
         leases: None,
-        seed: crate::run::random_seed(),
+        seed: identity::random(),
     });
     // No controller is declared, and none follows.
     host.apply(&[]).await?.recorded().await;

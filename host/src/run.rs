@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::future::pending;
-use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -74,7 +73,8 @@ pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
     let records = records(settings.origin, &arguments.guests, &client)?;
     let instance = leases.as_ref().map(|leases| leases.identity.clone());
     let traces = traces(arguments.traces, instance, &metrics)?;
-    let seed = random_seed();
+    // In containers, the process ids of all replicas are the same.
+    let seed = identity::random();
     let host = Host::start(HostOptions {
         client: client.clone(),
         rates: config.client,
@@ -144,11 +144,6 @@ pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
     }
     tracing::info!("stopped");
     Ok(())
-}
-
-/// The seed of timers. In containers, the process ids of all replicas are the same.
-pub(crate) fn random_seed() -> u64 {
-    RandomState::new().hash_one(std::process::id())
 }
 
 /// The leases of leader election; none if this is the only replica.

@@ -1,7 +1,6 @@
 //! `davit sim`: a Kubernetes API from memory.
 
 use std::fs::{File, OpenOptions};
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{BufReader, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -14,6 +13,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 
 use crate::cli::SimArguments;
 use crate::commands::print::out;
+use crate::driver::identity;
 use crate::run::StopSignals;
 
 /// Serves until SIGINT or SIGTERM.
@@ -109,11 +109,9 @@ fn config(arguments: &SimArguments) -> Config {
     }
 }
 
-/// 128 random bits of the operating system, with which the standard library seeds its
-/// hash maps.
+/// 128 random bits.
 fn random_token() -> String {
-    let half = || RandomState::new().build_hasher().finish();
-    format!("{:016x}{:016x}", half(), half())
+    format!("{:016x}{:016x}", identity::random(), identity::random())
 }
 
 /// Logs every denied request: some clients do not show the refusal.

@@ -47,29 +47,40 @@ static const char *end_of_value(const char *at, const char *end) {
     return end;
 }
 
+/* The members of an object, one after the other. */
+struct members {
+    const char *at, *end;
+    struct json name, value;
+};
+
+static struct members members_of(struct json object) {
+    if (object.len < 2 || object.ptr[0] != '{') return (struct members){0};
+    return (struct members){.at = object.ptr + 1, .end = object.ptr + object.len - 1};
+}
+
+static bool next_member(struct members *members) {
+    if (members->at >= members->end) return false;
+    const char *name_end = end_of_string(members->at, members->end);
+    if (name_end >= members->end) return false;
+    const char *value = name_end + 1, *value_end = end_of_value(value, members->end);
+    members->name = json_string(between(members->at, name_end));
+    members->value = between(value, value_end);
+    members->at = value_end + 1;
+    return true;
+}
+
 struct json json_member(struct json object, const char *name) {
-    if (object.len < 2 || object.ptr[0] != '{') return NONE;
-    const char *at = object.ptr + 1, *end = object.ptr + object.len - 1;
-    while (at < end) {
-        const char *key_end = end_of_string(at, end);
-        if (key_end >= end) return NONE;
-        const char *value = key_end + 1;
-        const char *value_end = end_of_value(value, end);
-        if (json_equals(json_string(between(at, key_end)), name)) return between(value, value_end);
-        at = value_end + 1;
+    struct members members = members_of(object);
+    while (next_member(&members)) {
+        if (json_equals(members.name, name)) return members.value;
     }
     return NONE;
 }
 
 struct json json_other_name(struct json object, const char *name) {
-    if (object.len < 2 || object.ptr[0] != '{') return NONE;
-    const char *at = object.ptr + 1, *end = object.ptr + object.len - 1;
-    while (at < end) {
-        const char *key_end = end_of_string(at, end);
-        if (key_end >= end) return NONE;
-        struct json key = json_string(between(at, key_end));
-        if (!json_equals(key, name)) return key;
-        at = end_of_value(key_end + 1, end) + 1;
+    struct members members = members_of(object);
+    while (next_member(&members)) {
+        if (!json_equals(members.name, name)) return members.name;
     }
     return NONE;
 }

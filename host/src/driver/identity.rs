@@ -38,7 +38,13 @@ fn host_name() -> String {
     name.trim().to_owned()
 }
 
-/// Sixteen hexadecimal digits. Every `RandomState` has another seed.
+/// Sixteen hexadecimal digits.
 fn unique() -> String {
-    format!("{:016x}", RandomState::new().build_hasher().finish())
+    format!("{:016x}", random())
+}
+
+/// Random bits of the operating system, with which the standard library seeds its hash maps: every
+/// `RandomState` has another seed.
+pub(crate) fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use davit_cluster::api::Api;
 use davit_cluster::reflector::Reflector;
+use davit_core::api::controllers;
 use davit_core::control::{Declaration, Declarations, ForeignStatus};
-use davit_core::object::ApiResource;
 use davit_core::path::FieldTree;
 use davit_core::stream::{StreamId, StreamSpec};
 use davit_core::watch::Settings;
@@ -33,7 +33,7 @@ pub async fn follow(
     has_leases: bool,
 ) {
     let (sender, mut batches) = mpsc::channel(1);
-    let _reflector = Reflector::start(&api, controllers(), settings(), seed, StreamId(0), sender);
+    let _reflector = Reflector::start(&api, stream(), settings(), seed, StreamId(0), sender);
     let mut known = Declarations::new(has_leases);
     let (failures, foreign) = (RepeatedLine::new(), RepeatedLine::new());
     loop {
@@ -43,6 +43,7 @@ pub async fn follow(
         };
         // The reflector starts again if it panics.
         let Some(batch) = batch else { return };
+        let mut is_news = false;
         for update in batch.updates {
             let change = known.handle(update);
             for status in &change.foreign_statuses {
@@ -54,20 +55,21 @@ pub async fn follow(
                 }
                 health.set_undeclared(failure);
             }
-            if let Some(all) = known.all() {
-                declared.send_if_modified(|declared| {
-                    *declared = Some(all);
-                    change.is_news
-                });
-            }
+            is_news |= change.is_news;
+        }
+        if let Some(all) = known.all() {
+            declared.send_if_modified(|declared| {
+                *declared = Some(all);
+                is_news
+            });
         }
     }
 }
 
 /// All Controllers, whole.
-fn controllers() -> StreamSpec {
+fn stream() -> StreamSpec {
     StreamSpec {
-        resource: ApiResource::new("davit.dev", "v1alpha1", "controllers"),
+        resource: controllers(),
         namespace: String::new(),
         label_selector: String::new(),
         field_selector: String::new(),

@@ -34,7 +34,15 @@ pub use status::{
 pub use undo::UndoConfig;
 pub use verify::{AnyOfConfig, PublicKeyConfig, SignatureConfig, VerifyConfig};
 
+use crate::object::ApiResource;
+
 /// The group and the version of the resource.
 pub const API_VERSION: &str = "davit.dev/v1alpha1";
 /// The kind of the resource.
 pub const KIND: &str = "Controller";
+
+/// The resource.
+#[must_use]
+pub fn controllers() -> ApiResource {
+    ApiResource::new("davit.dev", "v1alpha1", "controllers")
+}

@@ -323,8 +323,8 @@ mod tests {
         let mut declarations = Declarations::new(false);
         list(&mut declarations, &[]);
         let object = controller("a", 1);
-        assert!(apply(&mut declarations, &object.clone()));
-        assert!(!apply(&mut declarations, &object.clone()));
+        assert!(apply(&mut declarations, &object));
+        assert!(!apply(&mut declarations, &object));
         let annotated = with(
             object.clone(),
             "/metadata",
@@ -352,7 +352,7 @@ mod tests {
             let mut declarations = Declarations::new(has_leases);
             list(&mut declarations, &[controller("a", 1)]);
             let changed = with(controller("a", 1), "", "status", json!({"summary": "fine"}));
-            assert_eq!(apply(&mut declarations, &changed.clone()), has_leases);
+            assert_eq!(apply(&mut declarations, &changed), has_leases);
             let known = declarations.all().unwrap().remove(0).status;
             assert_eq!(known.map(|status| status.summary).as_deref(), Some("fine"));
             assert!(!list(&mut declarations, &[changed]));

@@ -300,6 +300,17 @@ pub struct MetricSpec {
     pub buckets: Vec<f64>,
 }
 
+impl WatchSpec {
+    /// The group and the plural in a rule of RBAC; `*` stands for all.
+    #[must_use]
+    pub fn rule_resource(&self) -> (&str, &str) {
+        match &self.source {
+            Source::One(resource) => (&resource.group, &resource.plural),
+            Source::EveryDeletable(_) => ("*", "*"),
+        }
+    }
+}
+
 impl Manifest {
     /// Whether the guest reads live or writes: the host does that as the account of its
     /// controller. Events are the host's own.
@@ -314,10 +325,8 @@ impl Manifest {
     /// namespaces, as of a resource that it does not watch.
     #[must_use]
     pub fn namespaces_of(&self, group: &str, resource: &str) -> BTreeSet<&str> {
-        let watches = self.watches.iter().filter(|watch| match &watch.source {
-            Source::One(one) => (&*one.group, &*one.plural) == (group, resource),
-            Source::EveryDeletable(_) => false,
-        });
+        let watches = self.watches.iter();
+        let watches = watches.filter(|watch| watch.rule_resource() == (group, resource));
         let namespaces: BTreeSet<&str> = watches.map(|watch| watch.namespace.as_str()).collect();
         if namespaces.is_empty() || namespaces.contains("") {
             return BTreeSet::from([""]);

@@ -11,7 +11,7 @@ use crate::control::conditions::{GrantText, say_allowed};
 use crate::control::reviews::Knowledge;
 use crate::control::revision::Revision;
 use crate::grant::{Grant, Permissions};
-use crate::manifest::{Manifest, Source};
+use crate::manifest::Manifest;
 use crate::request::review::{Access, AccessReview};
 use crate::revision::LoadedRevision;
 use crate::undo::UndoRules;
@@ -152,10 +152,7 @@ fn of_account(
     kept: &BTreeSet<(String, String)>,
 ) -> impl Iterator<Item = AccessReview> {
     let watched = manifest.watches.iter().map(|watch| {
-        let (group, resource) = match &watch.source {
-            Source::One(resource) => (resource.group.as_str(), resource.plural.as_str()),
-            Source::EveryDeletable(_) => ("*", "*"),
-        };
+        let (group, resource) = watch.rule_resource();
         (group, resource, watch.namespace.as_str())
     });
     let reads = watched.flat_map(move |(group, resource, namespace)| {
@@ -194,7 +191,7 @@ fn of_account(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::WatchSpec;
+    use crate::manifest::{Source, WatchSpec};
     use crate::object::ApiResource;
 
     fn pods_of(namespace: &str) -> WatchSpec {

@@ -17,10 +17,10 @@ mod tests;
 
 use super::path::with_query;
 use super::{JSON, Request, RequestError, path};
-use crate::api::{ControllerSpec, ControllerStatus};
+use crate::api::{ControllerSpec, ControllerStatus, controllers};
 use crate::record::{Owner, Record, RecordFailure, RecordReceipt, RevisionRecord, StatusVersion};
 use activation::ActivationUpdate;
-use object::{CONTROLLER_LABEL, Controller, List, Revision, controllers, parse, revisions};
+use object::{CONTROLLER_LABEL, Controller, List, Revision, parse, revisions};
 use status::StatusUpdate;
 
 /// A write to a record, request by request.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::api::{ControllerSpec, ControllerStatus};
+use crate::api::{API_VERSION, ControllerSpec, ControllerStatus, KIND};
 use crate::object::ApiResource;
 use crate::record::{Activation, Owner, RevisionRecord, StatusVersion};
 use crate::request::RequestError;
@@ -18,10 +18,6 @@ const REVISION_LABEL: &str = "davit.dev/revision";
 const ACTIVE_SINCE: &str = "davit.dev/active-since";
 /// The annotation with the time at which its revision last became stable.
 const STABLE_SINCE: &str = "davit.dev/stable-since";
-
-pub(super) fn controllers() -> ApiResource {
-    ApiResource::new("davit.dev", "v1alpha1", "controllers")
-}
 
 pub(super) fn revisions() -> ApiResource {
     ApiResource::new("apps", "v1", "controllerrevisions")
@@ -199,8 +195,8 @@ pub(super) fn new_revision(
             "labels": {CONTROLLER_LABEL: owner.name, REVISION_LABEL: revision},
             "annotations": annotations(Some(at), stable_since.as_deref()),
             "ownerReferences": [{
-                "apiVersion": controllers().api_version(),
-                "kind": "Controller",
+                "apiVersion": API_VERSION,
+                "kind": KIND,
                 "name": owner.name,
                 "uid": uid,
                 "controller": true,

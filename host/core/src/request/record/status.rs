@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::object::{Controller, controllers, gone};
+use super::object::{Controller, gone};
 use super::{RecordAction, failed, read_status};
+use crate::api::controllers;
 use crate::mutant::Mutant;
 use crate::record::{
     Owner, RecordFailure, RecordReceipt, StatusConflict, StatusVersion, StatusWrite,
