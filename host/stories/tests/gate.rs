@@ -62,11 +62,12 @@ fn stories_with_several_hosts_end_as_they_should_and_have_every_fault() {
     run(&["--hosts", "3", "--seeds", "0..40"]);
 }
 
-/// Short ones, because most of the time of a story passes at its start and its end.
+/// Short ones, because most of the time of a story passes at its start and its end. They find each
+/// mutant of the replicas; `cargo xtask simulate` runs thousands of them.
 #[test]
 fn short_stories_with_several_hosts_end_as_they_should() {
-    run(&["--hosts", "2", "--steps", "20", "--seeds", "80..1600"]);
-    run(&["--hosts", "3", "--steps", "20", "--seeds", "1600..1960"]);
+    run(&["--hosts", "2", "--steps", "20", "--seeds", "80..480"]);
+    run(&["--hosts", "3", "--steps", "20", "--seeds", "1600..1700"]);
 }
 
 #[test]
