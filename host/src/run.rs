@@ -106,7 +106,7 @@ pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
     }
     if let Some(address) = &arguments.ports.http {
         let endpoints = Endpoints {
-            metrics,
+            metrics: Arc::clone(&metrics),
             health: Arc::clone(&health),
             host: host.handle().clone(),
             requests: policy,
@@ -124,9 +124,9 @@ pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
         tracing::info!("running the Controllers of the cluster");
         let (sender, declared) = watch::channel(None);
         let api = Api::new(client, health.clock(), &ApiSettings::default());
-        let health = Arc::clone(&health);
+        let (health, watches) = (Arc::clone(&health), metrics.watches.clone());
         tokio::spawn(resource::watch::follow(
-            api, seed, sender, health, has_leases,
+            api, seed, sender, health, watches, has_leases,
         ));
         declared
     });

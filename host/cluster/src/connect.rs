@@ -62,11 +62,7 @@ pub enum ConnectError {
 /// Reads the configuration as kubectl does and creates a client. Sends nothing yet.
 pub async fn connect(options: &ConnectOptions) -> Result<kube::Client, ConnectError> {
     let mut config = configuration(options).await?;
-    if let Some(silence) = options.silence {
-        config.read_timeout = Some(silence);
-        // A connection of the pool may have been idle before a request.
-        config.reset_reader_on_write = true;
-    }
+    config.read_timeout = options.silence.or(config.read_timeout);
     build(config, options.http2, None)
 }
 
@@ -96,6 +92,8 @@ fn build(
     // The host's own requests have shorter limits. Those that kube sends have none, and one whose
     // server is gone without a word would never end.
     config.read_timeout.get_or_insert(SILENCE);
+    // A connection of the pool may have been idle before a request.
+    config.reset_reader_on_write = true;
     config
         .headers
         .push((USER_AGENT, HeaderValue::from_static(AGENT)));

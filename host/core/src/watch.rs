@@ -48,8 +48,11 @@ pub(crate) use settle::settle;
 /// immediately would be a loop without a pause.
 const SHORTEST_STREAM: Duration = Duration::from_secs(1);
 
-/// After this many [fruitless](Watch::fruitless) watches in a row, the watch lists again.
-const MOST_FRUITLESS: u32 = 3;
+/// After a silence of this many idle timeouts, the watch lists again.
+const PATIENCE: u32 = 3;
+
+/// The same at a server that is quiet, and not silent: half an hour with the default settings.
+const MOST_PATIENCE: u32 = 20;
 
 /// After this many streaming lists in a row that failed at a server that answers, the next list comes in
 /// pages.
@@ -65,10 +68,16 @@ pub struct Watch {
     synced: bool,
     /// Failures since the last healthy stream.
     failures: u32,
-    /// How many watches in a row were refused, ended at once or were silent: their version may be one
-    /// that the server does not know. After a restore of etcd, a server with a watch cache accepts a
-    /// version of its own future, and sends neither a change nor a bookmark until it is past it.
-    fruitless: u32,
+    /// How long watches have had no event, however they ended: their version may be one that the
+    /// server does not know. After a restore of etcd, a server with a watch cache accepts a version of
+    /// its own future, and sends neither a change nor a bookmark until it is past it. A watch that is
+    /// refused for its version, or that ends at once, counts as one that is silent for an idle timeout.
+    silence: Duration,
+    /// After how many idle timeouts of silence the version is doubted. More after each list that shows
+    /// that the server knew it: it sends no bookmarks.
+    patience: u32,
+    /// The version that the next list is to replace because of such a silence.
+    doubted: Option<Box<str>>,
     /// How many streaming lists in a row have failed at a server that answers. It may lack what they
     /// need: an etcd with progress requests, or a proxy that lets a long answer end.
     failed_streams: u32,
@@ -86,7 +95,9 @@ impl Watch {
             state: State::NotServed { until: now },
             synced: false,
             failures: 0,
-            fruitless: 0,
+            silence: Duration::ZERO,
+            patience: PATIENCE,
+            doubted: None,
             failed_streams: 0,
             outputs: VecDeque::new(),
         };
@@ -195,7 +206,7 @@ impl Watch {
             State::Watching {
                 resource_version, ..
             } => {
-                self.fruitless = 0;
+                self.silence = Duration::ZERO;
                 let (seen, output) = match event {
                     Event::Applied(object) => {
                         (object.resource_version.clone(), Some(Output::Apply(object)))
@@ -206,7 +217,10 @@ impl Watch {
                     ),
                     Event::Bookmark {
                         resource_version, ..
-                    } => (resource_version, None),
+                    } => {
+                        self.patience = PATIENCE;
+                        (resource_version, None)
+                    }
                     Event::Error(_) => return,
                 };
                 if !seen.is_empty() {
@@ -228,15 +242,12 @@ impl Watch {
                 resource_version,
                 stream,
             } => {
-                let lasted = stream.lasted(now);
-                if lasted >= SHORTEST_STREAM {
-                    let resource_version = resource_version.clone();
-                    self.note_health(lasted);
-                    self.watch(resource_version, now);
-                } else {
-                    self.fruitless += 1;
+                let (lasted, resource_version) = (stream.lasted(now), resource_version.clone());
+                if lasted < SHORTEST_STREAM {
                     let reason = format!("the watch ended after {lasted:?}");
                     self.handle_interruption(&Interruption::Lost(reason), now);
+                } else {
+                    self.watch_again(resource_version, *stream, now);
                 }
             }
             _ => {}
@@ -245,13 +256,13 @@ impl Watch {
 
     /// Handles a refused request or a broken stream.
     pub fn handle_interruption(&mut self, interruption: &Interruption, now: Instant) {
-        if let State::Watching { stream, .. } = &self.state {
-            self.note_health(stream.lasted(now));
-        }
         let refused = match interruption {
             Interruption::Refused(refusal) => Some(refusal.code),
             _ => None,
         };
+        if let State::Watching { stream, .. } = self.state {
+            self.note_end(stream, refused, now);
+        }
         if refused == Some(404) {
             self.not_served(now);
             return;
@@ -265,7 +276,11 @@ impl Watch {
             let has_answered = stream.opened.is_some() || refused.is_some_and(|code| code >= 500);
             self.failed_streams += u32::from(has_answered);
         }
-        if let Some(next) = self.after(interruption) {
+        let next = match interruption {
+            Interruption::Malformed(_) => Some(NextRequest::List),
+            Interruption::Refused(_) | Interruption::Lost(_) => self.after(refused),
+        };
+        if let Some(next) = next {
             self.wait(interruption, next, now);
         }
     }
@@ -289,19 +304,8 @@ impl Watch {
                 resource_version,
                 stream,
             } if stream.opened.is_some() => {
-                let resource_version = resource_version.clone();
-                let lasted = stream.lasted(now);
-                self.note_health(lasted);
-                self.fruitless += 1;
-                if self.fruitless < MOST_FRUITLESS {
-                    self.watch(resource_version, now);
-                } else {
-                    let reason = format!(
-                        "{MOST_FRUITLESS} watches from version {resource_version} had no event and \
-                         no bookmark: all is listed again"
-                    );
-                    self.handle_interruption(&Interruption::Lost(reason), now);
-                }
+                let (resource_version, stream) = (resource_version.clone(), *stream);
+                self.watch_again(resource_version, stream, now);
             }
             State::StreamingList { stream, .. } if stream.opened.is_some() => {
                 self.give_up_streaming("the streaming list fell silent before its bookmark", now);
@@ -317,7 +321,7 @@ impl Watch {
 /// The transitions between states.
 impl Watch {
     fn list(&mut self, now: Instant) {
-        self.fruitless = 0;
+        self.silence = Duration::ZERO;
         if !self.streaming || self.failed_streams >= MOST_FAILED_STREAMS {
             self.page(Vec::new(), Box::default(), now);
             return;
@@ -355,8 +359,32 @@ impl Watch {
         };
     }
 
+    /// Watches again after a stream without a failure, unless that was silent for too long.
+    fn watch_again(&mut self, resource_version: Box<str>, stream: Stream, now: Instant) {
+        self.note_end(stream, None, now);
+        if self.silence < self.longest_silence() {
+            self.watch(resource_version, now);
+            return;
+        }
+        let reason = format!(
+            "watches from version {resource_version} had no event and no bookmark for {} s: all is \
+             listed again",
+            self.silence.as_secs()
+        );
+        if let Some(next) = self.after(None) {
+            self.wait(&Interruption::Lost(reason), next, now);
+        }
+    }
+
     fn reset(&mut self, changes: Vec<Change>, resource_version: Box<str>) {
         self.failed_streams = 0;
+        if let Some(doubted) = self.doubted.take() {
+            self.patience = if is_older(&resource_version, &doubted) {
+                PATIENCE
+            } else {
+                (self.patience * 2).min(MOST_PATIENCE)
+            };
+        }
         let items = settle(changes);
         self.outputs.push_back(Output::Reset {
             items,
@@ -376,13 +404,11 @@ impl Watch {
             .push_back(Output::Condition(Condition::NotServed));
     }
 
-    /// The request that follows an interruption; none if no request was under way.
-    fn after(&mut self, interruption: &Interruption) -> Option<NextRequest> {
-        let code = match interruption {
-            Interruption::Refused(refusal) => refusal.code,
-            Interruption::Lost(_) => 0,
-            Interruption::Malformed(_) => return Some(NextRequest::List),
-        };
+    /// The request that follows an interruption, or a refusal with this code; none if no request was
+    /// under way.
+    fn after(&mut self, refused: Option<u16>) -> Option<NextRequest> {
+        let code = refused.unwrap_or_default();
+        let is_doubted = self.silence >= self.longest_silence();
         match &mut self.state {
             State::Waiting { .. } | State::NotServed { .. } => None,
             State::StreamingList { .. } => Some(NextRequest::List),
@@ -405,18 +431,12 @@ impl Watch {
             State::Watching {
                 resource_version, ..
             } => {
-                // A server without a watch cache that was restored from a backup answers 500 or
-                // 504 to a version from its own future, forever.
-                if matches!(code, 400 | 422 | 500 | 504) {
-                    self.fruitless += 1;
+                let resource_version = std::mem::take(resource_version);
+                if is_doubted {
+                    self.doubted = Some(resource_version);
+                    return Some(NextRequest::List);
                 }
-                Some(if self.fruitless < MOST_FRUITLESS {
-                    NextRequest::Watch {
-                        resource_version: std::mem::take(resource_version),
-                    }
-                } else {
-                    NextRequest::List
-                })
+                Some(NextRequest::Watch { resource_version })
             }
         }
     }
@@ -430,7 +450,9 @@ impl Watch {
         let mut pause = self.jitter.around(doubled);
         self.failures = self.failures.saturating_add(1).min(31);
         if let Interruption::Refused(refusal) = interruption {
-            pause = pause.max(refusal.retry_after.unwrap_or_default());
+            // A proxy may ask for an hour. A cache that stands still as long would be worse.
+            let wanted = refusal.retry_after.unwrap_or_default();
+            pause = pause.max(wanted.min(range.end * 2));
         }
         self.state = State::Waiting {
             until: now.after(pause),
@@ -464,15 +486,36 @@ impl Watch {
         }
     }
 
-    fn note_health(&mut self, lasted: Duration) {
+    /// Notes how long a watch has lasted, and how long it was silent at its end.
+    fn note_end(&mut self, stream: Stream, refused: Option<u16>, now: Instant) {
+        let lasted = stream.lasted(now);
         if lasted >= self.settings.healthy_after {
             self.failures = 0;
         }
+        // A server without a watch cache that was restored from a backup answers 500 or 504 to a
+        // version from its own future, forever.
+        let is_refused = refused.is_some_and(|code| matches!(code, 400 | 422 | 500 | 504));
+        let ends_at_once = stream.opened.is_some() && refused.is_none() && lasted < SHORTEST_STREAM;
+        self.silence += if is_refused || ends_at_once {
+            self.settings.idle_timeout
+        } else {
+            stream.silence(now)
+        };
+    }
+
+    fn longest_silence(&self) -> Duration {
+        self.settings.idle_timeout * self.patience
     }
 
     fn watch_timeout(&mut self) -> Duration {
         self.jitter.within(self.settings.watch_timeout.clone())
     }
+}
+
+/// Whether a version of the server precedes another. They are numbers, also to clients.
+fn is_older(version: &str, other: &str) -> bool {
+    let number = |version: &str| version.parse::<u64>();
+    matches!((number(version), number(other)), (Ok(version), Ok(other)) if version < other)
 }
 
 /// Whether a server that does not know a query parameter answers with this code.

@@ -1,14 +1,15 @@
 //! The watches that fill the cache.
 
-use prometheus::{CounterVec, Gauge};
+use prometheus::{CounterVec, Gauge, GaugeVec};
 
 use super::RESOURCE;
 use super::registration::{MetricError, Registrar, number};
 
 /// `davit_watch_*`
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct WatchMetrics {
     streams: Gauge,
+    controllers_synced: GaugeVec,
     interruptions: CounterVec,
 }
 
@@ -21,6 +22,11 @@ impl WatchMetrics {
         )?;
         Ok(Self {
             streams: streams.with_label_values(&[] as &[&str]),
+            controllers_synced: registrar.gauge(
+                "davit_controllers_synced",
+                "1 while changes of Controllers reach this replica.",
+                &[],
+            )?,
             interruptions: registrar.counter(
                 "davit_watch_interruptions_total",
                 "Lists and watches that failed and were started again.",
@@ -32,6 +38,13 @@ impl WatchMetrics {
     /// Sets how many streams run.
     pub fn set_streams(&self, count: usize) {
         self.streams.set(number(count));
+    }
+
+    /// Sets whether changes of Controllers arrive. A host without a cluster's Controllers has no such
+    /// metric.
+    pub fn set_controllers_synced(&self, is_synced: bool) {
+        let gauge = self.controllers_synced.with_label_values(&[] as &[&str]);
+        gauge.set(f64::from(u8::from(is_synced)));
     }
 
     /// Counts a list or watch that failed.

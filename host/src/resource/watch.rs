@@ -8,11 +8,12 @@ use davit_cluster::reflector::Reflector;
 use davit_core::api::controllers;
 use davit_core::control::{Declaration, Declarations, ForeignStatus};
 use davit_core::path::FieldTree;
-use davit_core::stream::{StreamId, StreamSpec};
-use davit_core::watch::Settings;
+use davit_core::stream::{StreamId, StreamSpec, Update};
+use davit_core::watch::{Condition, Settings};
 use tokio::sync::{mpsc, watch};
 
 use crate::health::Health;
+use crate::metrics::WatchMetrics;
 use crate::repeat::RepeatedLine;
 
 /// Updates the channel with the declarations of the cluster: all Controllers by name,
@@ -24,14 +25,17 @@ use crate::repeat::RepeatedLine;
 ///
 /// Failures are logged and retried; until then, the last declarations hold. A missing
 /// definition is such a failure too. As long as there are no declarations, `health` has
-/// the reason. `seed` spreads the timers of replicas.
+/// the reason. What was not seen for a while is in the metrics alone: this replica leads on as
+/// the last declarations say. `seed` spreads the timers of replicas.
 pub async fn follow(
     api: Api,
     seed: u64,
     declared: watch::Sender<Option<Vec<Declaration>>>,
     health: Arc<Health>,
+    metrics: WatchMetrics,
     has_leases: bool,
 ) {
+    metrics.set_controllers_synced(false);
     let (sender, mut batches) = mpsc::channel(1);
     let _reflector = Reflector::start(&api, stream(), settings(), seed, StreamId(0), sender);
     let mut known = Declarations::new(has_leases);
@@ -45,6 +49,9 @@ pub async fn follow(
         let Some(batch) = batch else { return };
         let mut is_news = false;
         for update in batch.updates {
+            if let Update::Status(condition) = &update {
+                note(&metrics, condition);
+            }
             let change = known.handle(update);
             for status in &change.foreign_statuses {
                 log_foreign(&foreign, status);
@@ -63,6 +70,13 @@ pub async fn follow(
                 is_news
             });
         }
+    }
+}
+
+fn note(metrics: &WatchMetrics, condition: &Condition) {
+    metrics.set_controllers_synced(*condition == Condition::Synced);
+    if let Condition::Interrupted { .. } = condition {
+        metrics.interrupted(&controllers().to_string());
     }
 }
 

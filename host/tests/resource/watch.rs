@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use davit::health::Health;
+use davit::metrics::HostMetrics;
 use davit::resource::watch::follow;
 use davit_cluster::api::{Api, ApiSettings};
 use davit_cluster::clock::Clock;
@@ -24,8 +25,12 @@ fn api(cluster: &Cluster) -> Api {
 
 fn watched(cluster: &Cluster) -> Receiver {
     let (sender, receiver) = watch::channel(None);
-    tokio::spawn(follow(api(cluster), 1, sender, Arc::default(), false));
+    tokio::spawn(follow(api(cluster), 1, sender, Arc::default(), metrics().watches, false));
     receiver
+}
+
+fn metrics() -> HostMetrics {
+    HostMetrics::new().unwrap()
 }
 
 /// The declarations after the next change.
@@ -132,8 +137,8 @@ async fn a_null_in_the_configuration_is_delivered() {
 async fn a_missing_definition_is_waited_for() {
     let cluster = Cluster::empty();
     let (sender, mut receiver) = watch::channel(None);
-    let health = Arc::new(Health::default());
-    tokio::spawn(follow(api(&cluster), 1, sender, Arc::clone(&health), false));
+    let (health, metrics) = (Arc::new(Health::default()), metrics());
+    tokio::spawn(follow(api(&cluster), 1, sender, Arc::clone(&health), metrics.watches.clone(), false));
     let early = timeout(Duration::from_secs(60), receiver.changed()).await;
     assert!(early.is_err(), "nothing is known yet");
     assert!(receiver.borrow().is_none());
@@ -141,8 +146,11 @@ async fn a_missing_definition_is_waited_for() {
     health.heartbeat(None);
     let why = health.not_ready();
     assert!(why[0].contains("apply deploy/crds"), "{why:?}");
+    let is_synced = |yes: u8| metrics.render().contains(&format!("\ndavit_controllers_synced {yes}\n"));
+    assert!(is_synced(0), "{}", metrics.render());
     cluster.define();
     assert!(next(&mut receiver).await.is_empty());
+    assert!(is_synced(1), "{}", metrics.render());
     cluster.create("a", spec(1)).await.unwrap();
     assert_eq!(names(&next(&mut receiver).await), ["a"]);
 }
@@ -151,7 +159,7 @@ async fn a_missing_definition_is_waited_for() {
 async fn the_task_ends_with_its_receiver() {
     for cluster in [Cluster::new(), Cluster::empty()] {
         let (sender, receiver) = watch::channel(None);
-        let task = tokio::spawn(follow(api(&cluster), 1, sender, Arc::default(), false));
+        let task = tokio::spawn(follow(api(&cluster), 1, sender, Arc::default(), metrics().watches, false));
         tokio::time::sleep(Duration::from_secs(7)).await;
         drop(receiver);
         timeout(Duration::from_secs(1), task)

@@ -125,6 +125,8 @@ pub struct Elections {
     strays: Strays,
     reading: Option<(LeaseRequestId, Instant)>,
     read_at: Instant,
+    /// When the last reading started.
+    last_read: Instant,
     /// Why the leases could not be read at the last attempt.
     read_failure: Option<String>,
     /// Why leases could not be written at the last attempt.
@@ -155,6 +157,7 @@ impl Elections {
             strays: Strays::default(),
             reading: None,
             read_at: now,
+            last_read: Instant::ZERO,
             read_failure: None,
             write_failures: BTreeMap::new(),
             writes: BTreeMap::new(),
@@ -429,6 +432,7 @@ impl Elections {
         if self.reading.is_none() && self.next_reading() <= now.instant {
             let id = self.next_id();
             self.reading = Some((id, now.instant));
+            self.last_read = now.instant;
             self.read_at = now.instant.after(self.timing.read_interval());
             return Some(LeaseRequest::Read(id));
         }
@@ -523,6 +527,8 @@ impl Elections {
         let electors = self.controllers.values().map(|election| &election.elector);
         let wanted = electors.chain([&self.presence]);
         let wanted = wanted.filter_map(Elector::next_reading);
+        // Many leases whose writes fail are read together.
+        let wanted = wanted.map(|at| at.max(self.last_read.after(self.timing.retry_period / 8)));
         wanted.fold(self.read_at, Instant::min)
     }
 

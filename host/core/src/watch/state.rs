@@ -93,4 +93,9 @@ impl Stream {
     pub(super) fn lasted(&self, now: Instant) -> Duration {
         self.opened.map_or(Duration::ZERO, |at| now.since(at))
     }
+
+    /// How long nothing has come since the server accepted it.
+    pub(super) fn silence(&self, now: Instant) -> Duration {
+        self.opened.map_or(Duration::ZERO, |_| now.since(self.heard))
+    }
 }

@@ -460,6 +460,72 @@ fn a_version_that_the_server_is_silent_about_is_replaced_by_a_list() {
     }
 }
 
+/// A proxy ends or breaks quiet streams before the watch does.
+#[test]
+fn silent_watches_that_end_or_break_early_are_replaced_by_a_list() {
+    type End = fn(&mut WatchBench);
+    let ends: [End; 2] = [
+        |driven| driven.watch.handle_end(driven.now),
+        |driven| {
+            driven.interrupt(&lost());
+            driven.time_out();
+        },
+    ];
+    for end in ends {
+        let mut driven = WatchBench::watching();
+        for _ in 0..8 {
+            driven.pass(Duration::from_secs(30));
+            end(&mut driven);
+            driven.open_again("5");
+        }
+        driven.pass(Duration::from_secs(30));
+        end(&mut driven);
+        if matches!(driven.watch.state(), State::Waiting { .. }) {
+            driven.outputs();
+            driven.time_out();
+        }
+        assert!(is_first_page(&driven.only_request()));
+    }
+    // An outage is no silence: nothing is listed because of it.
+    let mut driven = WatchBench::watching();
+    for _ in 0..100 {
+        driven.interrupt(&lost());
+        driven.time_out();
+        assert!(is_watch_from(&driven.only_request(), "5"));
+    }
+}
+
+/// It may be one without a watch cache, whose quiet resources have no bookmarks.
+#[test]
+fn a_server_that_knew_the_version_is_listed_less_and_less_often() {
+    let mut driven = WatchBench::watching();
+    let mut silences = Vec::new();
+    let mut list = |driven: &mut WatchBench, version: &str| {
+        let listed = driven.now;
+        loop {
+            driven.time_out();
+            match driven.outputs().as_slice() {
+                [Output::Send(request)] if is_first_page(request) => break,
+                [Output::Send(_)] => driven.watch.handle_opened(driven.now),
+                _ => {}
+            }
+        }
+        silences.push(driven.now.since(listed).as_secs() / 90);
+        driven.watch.handle_page(page(&["a"], version, ""), driven.now);
+        driven.watch.handle_opened(driven.now);
+        driven.outputs();
+    };
+    for version in ["5", "6", "7", "8"] {
+        list(&mut driven, version);
+    }
+    // It was restored.
+    list(&mut driven, "3");
+    list(&mut driven, "3");
+    driven.watch.handle_event(bookmark("9", false), driven.now);
+    list(&mut driven, "9");
+    assert_eq!(silences, [3, 6, 12, 20, 20, 3, 3]);
+}
+
 #[test]
 fn the_server_may_ask_for_a_longer_pause() {
     let mut driven = WatchBench::watching();
@@ -469,6 +535,14 @@ fn the_server_may_ask_for_a_longer_pause() {
         retry_after: Some(Duration::from_secs(7)),
     }));
     assert_eq!(driven.time_out(), Duration::from_secs(7));
+    // But not for one that leaves the cache behind.
+    driven.open_again("5");
+    driven.interrupt(&Interruption::Refused(Refusal {
+        code: 429,
+        message: "come tomorrow".into(),
+        retry_after: Some(Duration::from_hours(24)),
+    }));
+    assert_eq!(driven.time_out(), Duration::from_secs(60));
 }
 
 #[test]
