@@ -87,16 +87,6 @@ pub fn matching_tolerations<'a>(
     taints.iter().map(first).collect()
 }
 
-/// The shortest time of these tolerations; none if each of them tolerates
-/// forever; zero if there are no tolerations.
-#[must_use]
-pub fn min_toleration_time(tolerations: &[&Toleration]) -> Option<Duration> {
-    if tolerations.is_empty() {
-        return Some(Duration::ZERO);
-    }
-    tolerations.iter().filter_map(|it| it.time()).min()
-}
-
 fn compared(own: &str, its: &str, holds: impl Fn(i64, i64) -> bool) -> bool {
     match (strict_decimal(own), strict_decimal(its)) {
         (Some(own), Some(its)) => holds(own, its),

@@ -8,7 +8,6 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use davit_sim::{Server, kubeconfig};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::sleep;
 
@@ -50,23 +49,9 @@ pub(crate) struct Reached {
 }
 
 impl Host {
-    /// Starts `davit run` with this configuration. What it compiles stays in the directory.
-    pub(crate) fn start(server: &Server, directory: &Path, config: &str) -> Result<Self> {
-        Self::start_recording(server, directory, config, None)
-    }
-
-    /// The same with a journal in this directory, if there is one.
-    pub(crate) fn start_recording(
-        server: &Server,
-        directory: &Path,
-        config: &str,
-        journal: Option<&Path>,
-    ) -> Result<Self> {
-        Self::start_with(&kubeconfig(&server.url()), directory, config, journal)
-    }
-
-    /// The same with the text of a kubeconfig.
-    pub(crate) fn start_with(
+    /// Starts `davit run` with the text of a kubeconfig, this configuration, and a journal in
+    /// this directory, if there is one. What the host compiles stays in the directory.
+    pub(crate) fn start(
         kubeconfig: &str,
         directory: &Path,
         config: &str,

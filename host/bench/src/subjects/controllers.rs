@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use davit::metrics::number;
-use davit_sim::{Server, Sim};
+use davit_sim::{Server, Sim, kubeconfig};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -54,7 +54,12 @@ pub(crate) async fn run() -> Result<()> {
 
 /// Runs a host with so many controllers until it rests.
 async fn start(server: &Server, directory: &Path, controllers: usize) -> Result<Host> {
-    let host = Host::start(server, directory, &config(controllers)?)?;
+    let host = Host::start(
+        &kubeconfig(&server.url()),
+        directory,
+        &config(controllers)?,
+        None,
+    )?;
     let rest = host.at_rest().await?;
     let name = format!("controllers: start of {controllers} to rest");
     Figure::new(name, rest.after.as_secs_f64(), "s").report()?;

@@ -60,7 +60,7 @@ impl Bench {
 
     fn beside(sim: Sim, server: Server, kubeconfig: &str, config: &str) -> Result<Self> {
         let directory = tempfile::tempdir()?;
-        let host = Host::start_with(kubeconfig, directory.path(), config, None)?;
+        let host = Host::start(kubeconfig, directory.path(), config, None)?;
         Ok(Self {
             sim,
             _server: server,

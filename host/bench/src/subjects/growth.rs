@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use davit::metrics::number;
-use davit_sim::Server;
+use davit_sim::{Server, kubeconfig};
 use tempfile::NamedTempFile;
 
 use super::host::{compile, config};
@@ -33,7 +33,12 @@ pub(crate) async fn sizes() -> Result<()> {
         };
         let sim = server::with_nodes_and_pods(nodes, pods)?;
         let server = Server::start("127.0.0.1:0".parse()?, sim).await?;
-        let host = Host::start(&server, directory.path(), &config())?;
+        let host = Host::start(
+            &kubeconfig(&server.url()),
+            directory.path(),
+            &config(),
+            None,
+        )?;
         let rest = host.at_rest().await?;
         figure("resident, five controllers", host.settled().await?, "MB")?;
         figure("processor time to rest", rest.used.as_secs_f64(), "s")?;
@@ -53,7 +58,12 @@ pub(crate) async fn rates() -> Result<()> {
     let server = Server::start("127.0.0.1:0".parse()?, sim.clone()).await?;
     let mut changes = 0;
     for rate in RATES {
-        let host = Host::start(&server, directory.path(), &config())?;
+        let host = Host::start(
+            &kubeconfig(&server.url()),
+            directory.path(),
+            &config(),
+            None,
+        )?;
         host.at_rest().await?;
         let changing = server::change_pods_at(rate, &sim, 20_000, MEASURED, &mut changes);
         let share = host.share(changing).await?;

@@ -61,7 +61,7 @@ pub(crate) async fn run() -> Result<()> {
 }
 
 async fn start(kubeconfig: &str, directory: &Path, config: &str) -> Result<Host> {
-    let host = Host::start_with(kubeconfig, directory, config, None)?;
+    let host = Host::start(kubeconfig, directory, config, None)?;
     host.at_rest().await?;
     Ok(host)
 }

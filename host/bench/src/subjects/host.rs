@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use davit_sim::fault::{Match, WatchFault};
-use davit_sim::{RequestRecord, Server, Sim};
+use davit_sim::{RequestRecord, Server, Sim, kubeconfig};
 use tokio::time::sleep;
 
 use crate::figure::Figure;
@@ -60,7 +60,7 @@ async fn measure(directory: &Path, size: &Size) -> Result<()> {
     let is_large = size.pods == PODS;
     let sim = server::with_nodes_and_pods(size.nodes, size.pods)?;
     let server = Server::start("127.0.0.1:0".parse()?, sim.clone()).await?;
-    let host = Host::start(&server, directory, &config())?;
+    let host = Host::start(&kubeconfig(&server.url()), directory, &config(), None)?;
     let ready = host.ready().await?;
     let rest = host.at_rest().await?;
     Figure::new(name("resident"), host.settled().await?, "MB")
@@ -123,7 +123,7 @@ fn is_list_of_pods(request: &RequestRecord) -> bool {
 pub(super) async fn compile(directory: &Path) -> Result<()> {
     let sim = server::with_nodes_and_pods(1, 1)?;
     let server = Server::start("127.0.0.1:0".parse()?, sim).await?;
-    let host = Host::start(&server, directory, &config())?;
+    let host = Host::start(&kubeconfig(&server.url()), directory, &config(), None)?;
     host.at_rest().await?;
     Ok(())
 }
@@ -150,7 +150,7 @@ async fn start(directory: &Path) -> Result<()> {
         server::import(&sim, [0, 20].into_iter().map(objects::pod))?;
         let server = Server::start("127.0.0.1:0".parse()?, sim.clone()).await?;
         let (started, deletions) = (Instant::now(), Match::new("delete", "pods"));
-        let _host = Host::start(&server, directory, config)?;
+        let _host = Host::start(&kubeconfig(&server.url()), directory, config, None)?;
         while sim.count(&deletions) == 0 {
             ensure!(started.elapsed().as_secs() < 60, "nothing is deleted");
             sleep(Duration::from_millis(1)).await;

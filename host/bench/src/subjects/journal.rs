@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use davit::metrics::number;
-use davit_sim::{Server, Sim};
+use davit_sim::{Server, Sim, kubeconfig};
 use serde::Deserialize;
 use tokio::time::sleep;
 
@@ -78,7 +78,7 @@ async fn leases(directory: &Path) -> Result<()> {
     let mut shares = Vec::new();
     let journal = directory.join("leases");
     for journal in [None, Some(&*journal)] {
-        let host = Host::start_recording(&server, directory, &config, journal)?;
+        let host = Host::start(&kubeconfig(&server.url()), directory, &config, journal)?;
         host.at_rest().await?;
         let before = journal.map(size).transpose()?.unwrap_or_default();
         let mut renewals = 0;
@@ -108,7 +108,7 @@ struct Cost {
 }
 
 async fn start(server: &Server, directory: &Path, journal: Option<&Path>) -> Result<Host> {
-    let host = Host::start_recording(server, directory, CONFIG, journal)?;
+    let host = Host::start(&kubeconfig(&server.url()), directory, CONFIG, journal)?;
     host.at_rest().await?;
     Ok(host)
 }

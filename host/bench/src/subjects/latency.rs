@@ -79,7 +79,7 @@ impl Bench {
             sim.apply(pod(number, ""))?;
         }
         let directory = tempfile::tempdir()?;
-        let host = Host::start_with(kubeconfig, directory.path(), &config(0)?, None)?;
+        let host = Host::start(kubeconfig, directory.path(), &config(0)?, None)?;
         until_answered(&sim, change(&sim, 0, 1, IDLE).await?).await?;
         Ok(Self {
             sim,

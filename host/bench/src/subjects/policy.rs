@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use davit_sim::Server;
+use davit_sim::{Server, kubeconfig};
 
 use crate::figure::Figure;
 use crate::objects::{NODES, PODS};
@@ -70,7 +70,14 @@ pub(crate) async fn run() -> Result<()> {
     let sim = server::with_nodes_and_pods(NODES, PODS)?;
     let server = Server::start("127.0.0.1:0".parse()?, sim.clone()).await?;
     let directory = tempfile::tempdir()?;
-    let start = || Host::start(&server, directory.path(), &config()?);
+    let start = || {
+        Host::start(
+            &kubeconfig(&server.url()),
+            directory.path(),
+            &config()?,
+            None,
+        )
+    };
     first_pass("compiled", &start()?).await?;
     let host = start()?;
     first_pass("cached", &host).await?;

@@ -25,12 +25,6 @@ impl World {
     pub fn expect_copies(&mut self, kinds: UndoneKinds) {
         self.shared.undo = kinds;
     }
-
-    /// How many objects were kept.
-    #[must_use]
-    pub fn kept_count(&self) -> usize {
-        self.shared.kept.len()
-    }
 }
 
 impl Link<'_> {
