@@ -13,7 +13,6 @@ mod live;
 mod loops;
 mod reads;
 mod relists;
-mod scale;
 mod tolerance;
 mod unanswered;
 mod unrecorded;
