@@ -177,8 +177,7 @@ pub struct GuestArguments {
     #[arg(long, env = "DAVIT_CACHE", value_name = "DIR")]
     pub cache: Option<PathBuf>,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub engine: EngineArguments,
+    pub(crate) engine: EngineArguments,
 }
 
 /// `davit run`
@@ -190,30 +189,25 @@ pub struct RunArguments {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub cluster: ClusterArguments,
+    pub(crate) cluster: ClusterArguments,
     /// Each watch has a connection of its own. Without this option, watches share
     /// connections by HTTP/2 if the API server offers it.
     #[arg(long)]
     pub http1: bool,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub ports: PortArguments,
+    pub(crate) ports: PortArguments,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub namespace: NamespaceArgument,
+    pub(crate) namespace: NamespaceArgument,
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub leases: LeaseArguments,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub traces: TraceArguments,
+    pub(crate) traces: TraceArguments,
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub journal: JournalArguments,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub guests: GuestArguments,
+    pub(crate) guests: GuestArguments,
 }
 
 /// Leader election.
@@ -275,8 +269,7 @@ pub struct ServerArguments {
     #[arg(long, value_name = "URL", conflicts_with_all = ["kubeconfig", "context"])]
     pub server: Option<ServerAddress>,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub credentials: CredentialArguments,
+    pub(crate) credentials: CredentialArguments,
 }
 
 /// How a command proves who asks, and whom it trusts, at --server.
@@ -348,8 +341,7 @@ pub struct SimArguments {
 #[derive(Debug, Args)]
 pub struct DemoArguments {
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub guests: GuestArguments,
+    pub(crate) guests: GuestArguments,
 }
 
 /// `davit new`
@@ -405,19 +397,16 @@ pub struct RequestArguments {
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration_or_zero)]
     pub wait: Duration,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub server: ServerArguments,
+    pub(crate) server: ServerArguments,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub cluster: ClusterArguments,
+    pub(crate) cluster: ClusterArguments,
 }
 
 /// `davit stop`
 #[derive(Debug, Args)]
 pub struct StopArguments {
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub controllers: StartArguments,
+    pub(crate) controllers: StartArguments,
     /// Why: it is in the annotation davit.dev/stopped, with your name and the time.
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
@@ -436,8 +425,7 @@ pub struct StartArguments {
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration_or_zero)]
     pub wait: Duration,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub cluster: ClusterArguments,
+    pub(crate) cluster: ClusterArguments,
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -470,16 +458,14 @@ pub struct ControllerArguments {
     /// Name of the controller.
     pub name: String,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub cluster: ClusterArguments,
+    pub(crate) cluster: ClusterArguments,
 }
 
 /// `davit grant`
 #[derive(Debug, Args)]
 pub struct GrantArguments {
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub controller: ControllerArguments,
+    pub(crate) controller: ControllerArguments,
     /// Adds the rules to the Controller and prints them.
     #[arg(long)]
     pub apply: bool,
@@ -492,8 +478,7 @@ pub struct GrantArguments {
 #[derive(Debug, Args)]
 pub struct PromoteArguments {
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub request: RequestArguments,
+    pub(crate) request: RequestArguments,
     /// Skips the remaining steps: the candidate becomes stable immediately. If
     /// the stable revision is lost, abandons it for the revision that the spec
     /// describes.
@@ -505,8 +490,7 @@ pub struct PromoteArguments {
 #[derive(Debug, Args)]
 pub struct HistoryArguments {
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub controller: ControllerArguments,
+    pub(crate) controller: ControllerArguments,
     /// Shows the spec with this number.
     #[arg(long, value_name = "NUMBER")]
     pub revision: Option<i64>,
@@ -524,19 +508,16 @@ pub struct HistoryArguments {
     )]
     pub output: Output,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub namespace: NamespaceArgument,
+    pub(crate) namespace: NamespaceArgument,
 }
 
 /// `davit rollback`
 #[derive(Debug, Args)]
 pub struct RollbackArguments {
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub request: RequestArguments,
+    pub(crate) request: RequestArguments,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub namespace: NamespaceArgument,
+    pub(crate) namespace: NamespaceArgument,
     /// Number of a spec in `davit history` [default: the stable revision if the
     /// spec describes another one, else the revision that was stable before it]
     #[arg(long, value_name = "NUMBER")]
@@ -555,8 +536,7 @@ pub struct DiffArguments {
     #[arg(long, value_enum, default_value = "stable", value_name = "WHAT")]
     pub against: Against,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub server: ServerArguments,
+    pub(crate) server: ServerArguments,
     /// Output format.
     #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
     pub output: Output,
@@ -564,9 +544,7 @@ pub struct DiffArguments {
     #[arg(long, value_name = "NUMBER", default_value_t = 10)]
     pub last: usize,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub cluster: ClusterArguments,
+    pub(crate) cluster: ClusterArguments,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub namespace: NamespaceArgument,
+    pub(crate) namespace: NamespaceArgument,
 }

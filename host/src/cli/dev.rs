@@ -42,9 +42,7 @@ pub struct DevArguments {
     #[arg(long, value_name = "PATH")]
     pub watch: Vec<PathBuf>,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub kubeconfig: ClusterArguments,
+    pub(crate) kubeconfig: ClusterArguments,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub engine: EngineArguments,
+    pub(crate) engine: EngineArguments,
 }

@@ -42,17 +42,13 @@ pub struct JournalArguments {
 #[derive(Debug, Args)]
 pub struct RecordArguments {
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub journal: JournalArguments,
+    pub(crate) journal: JournalArguments,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub cluster: ClusterArguments,
+    pub(crate) cluster: ClusterArguments,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub ports: PortArguments,
+    pub(crate) ports: PortArguments,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub namespace: NamespaceArgument,
+    pub(crate) namespace: NamespaceArgument,
 }
 
 /// `davit journal`
@@ -131,8 +127,7 @@ pub struct JournalCatArguments {
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub span: SpanArguments,
+    pub(crate) span: SpanArguments,
     /// Only the entries about this controller.
     #[arg(long, value_name = "NAME")]
     pub controller: Option<String>,
@@ -160,8 +155,7 @@ pub struct JournalCutArguments {
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub span: SpanArguments,
+    pub(crate) span: SpanArguments,
     /// Directory that gets the segments, and the modules that they name.
     #[arg(long, short, value_name = "DIR")]
     pub output: PathBuf,
@@ -186,8 +180,7 @@ pub struct JournalExportArguments {
     #[arg(long, required = true)]
     pub decisions: bool,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub span: SpanArguments,
+    pub(crate) span: SpanArguments,
     /// Only the decisions of this controller.
     #[arg(long, value_name = "NAME")]
     pub controller: Option<String>,
@@ -203,8 +196,7 @@ pub struct ReplayArguments {
     #[arg(value_name = "DIR")]
     pub journal: PathBuf,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub span: SpanArguments,
+    pub(crate) span: SpanArguments,
     /// Only the decisions of this controller.
     #[arg(long, value_name = "NAME")]
     pub controller: Option<String>,
@@ -213,8 +205,7 @@ pub struct ReplayArguments {
     #[arg(long, value_name = "FILE")]
     pub module: Vec<PathBuf>,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub guests: GuestArguments,
+    pub(crate) guests: GuestArguments,
 }
 
 /// `davit backtest`
@@ -224,8 +215,7 @@ pub struct BacktestArguments {
     #[arg(value_name = "DIR")]
     pub journal: PathBuf,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub span: SpanArguments,
+    pub(crate) span: SpanArguments,
     /// The recorded controller that the policy is compared with; with the journal of davit
     /// record, the name of the policy.
     #[arg(long, value_name = "NAME")]
@@ -268,8 +258,7 @@ pub struct BacktestArguments {
     #[arg(long)]
     pub allow_damage: bool,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub guests: GuestArguments,
+    pub(crate) guests: GuestArguments,
 }
 
 /// What a backtest compares a policy with.

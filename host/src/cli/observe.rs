@@ -35,6 +35,5 @@ pub struct LogArguments {
     #[arg(long, value_name = "URL")]
     pub server: ServerAddress,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub credentials: CredentialArguments,
+    pub(crate) credentials: CredentialArguments,
 }

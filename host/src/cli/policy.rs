@@ -65,8 +65,7 @@ pub struct PolicyTestArguments {
     #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
     pub output: PolicyFormat,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub kubeconfig: ClusterArguments,
+    pub(crate) kubeconfig: ClusterArguments,
 }
 
 /// `davit policy convert`

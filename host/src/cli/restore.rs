@@ -40,8 +40,7 @@ pub struct RestoreArguments {
     #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
     pub output: RestoreFormat,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub cluster: ClusterArguments,
+    pub(crate) cluster: ClusterArguments,
 }
 
 /// An output format of `davit restore`.

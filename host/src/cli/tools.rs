@@ -21,8 +21,7 @@ pub struct GetArguments {
     #[arg(long, short)]
     pub watch: bool,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub cluster: ClusterArguments,
+    pub(crate) cluster: ClusterArguments,
 }
 
 /// An output format of `davit get`.
@@ -74,17 +73,14 @@ pub struct CheckArguments {
     #[arg(long, env = "DAVIT_GUESTS", value_name = "DIR")]
     pub guests: Option<PathBuf>,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub engine: EngineArguments,
+    pub(crate) engine: EngineArguments,
     /// Output format.
     #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
     pub output: Output,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub cluster: ClusterArguments,
+    pub(crate) cluster: ClusterArguments,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub namespace: NamespaceArgument,
+    pub(crate) namespace: NamespaceArgument,
 }
 
 /// `davit completion`
@@ -105,11 +101,9 @@ pub struct VersionArguments {
     #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
     pub output: Output,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub cluster: ClusterArguments,
+    pub(crate) cluster: ClusterArguments,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub namespace: NamespaceArgument,
+    pub(crate) namespace: NamespaceArgument,
 }
 
 /// `davit inspect`
@@ -134,8 +128,7 @@ pub struct InspectArguments {
     #[arg(long, conflicts_with = "output")]
     pub rbac: bool,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub engine: EngineArguments,
+    pub(crate) engine: EngineArguments,
     /// Makes each recorded call of the module this often, 2 at least, and compares the answers
     /// to the bit. Exits 1 if two answers to a call differ.
     #[arg(long, value_name = "NUMBER", requires = "journal", conflicts_with_all = ["output", "rbac", "config"], value_parser = clap::value_parser!(u32).range(2..=1000))]
@@ -156,8 +149,7 @@ pub struct InspectArguments {
     #[arg(long, value_name = "RESOURCE", requires = "rbac", value_parser = undo_kind)]
     pub undo: Vec<UndoKind>,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub namespace: NamespaceArgument,
+    pub(crate) namespace: NamespaceArgument,
 }
 
 /// What a new guest reconciles.

@@ -22,8 +22,7 @@ pub struct WhyArguments {
     #[arg(long, value_name = "DIR")]
     pub journal: PathBuf,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub span: SpanArguments,
+    pub(crate) span: SpanArguments,
     /// Output format.
     #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
     pub output: WhyFormat,
