@@ -37,7 +37,6 @@ use tokio::time::sleep;
 
 use bench::{Bench, RunningHost, Setup, builtin_guest, on_real_time};
 
-const SWAPS: usize = 200;
 /// How long after a swap delays are measured; the same number of windows is measured
 /// without a swap.
 const WINDOW: Duration = Duration::from_millis(30);
@@ -46,6 +45,7 @@ const WINDOW: Duration = Duration::from_millis(30);
 const MOST_DELAY: Duration = Duration::from_millis(if cfg!(debug_assertions) { 40 } else { 5 });
 
 struct Scale {
+    swaps: usize,
     pods: usize,
     changes_per_second: u32,
     /// Whether the machine has nothing else to do: then every swap must keep the delay.
@@ -56,12 +56,14 @@ struct Scale {
 fn scale() -> Scale {
     if std::env::var_os("DAVIT_TEST_SWAP").is_some_and(|scale| scale == "full") {
         Scale {
+            swaps: 200,
             pods: 150_000,
             changes_per_second: 2000,
             alone: true,
         }
     } else {
         Scale {
+            swaps: 100,
             pods: 2000,
             changes_per_second: 200,
             alone: false,
@@ -295,13 +297,13 @@ fn swaps_under_load_lose_no_change_and_delay_no_decision() {
         // Before the first swap: after a swap, the new revision reconciles every pod
         // again, which is part of the cost of a swap.
         let mut ordinary = Vec::new();
-        for _ in 0..SWAPS {
+        for _ in 0..scale.swaps {
             let from = Instant::now();
             sleep(WINDOW).await;
             ordinary.push((from, Instant::now()));
         }
         let mut swapped = Vec::new();
-        for revision in 1..=SWAPS {
+        for revision in 1..=scale.swaps {
             let from = Instant::now();
             host.apply(&config(revision)).await;
             until(&ledger, "no swap", |ledger| ledger.started == revision + 1).await;
@@ -326,11 +328,12 @@ fn swaps_under_load_lose_no_change_and_delay_no_decision() {
             }
         });
         println!(
-            "{} changes of {} pods, {} of {SWAPS} swaps measured; the longest delay of a \
+            "{} changes of {} pods, {} of {} swaps measured; the longest delay of a \
              decision in a window",
             ledger.changed.len(),
             scale.pods,
-            swapped.len()
+            swapped.len(),
+            scale.swaps
         );
         let percents = [50, 75, 90, 95, 99, 100];
         let at = |all: &[Duration], percent: usize| {

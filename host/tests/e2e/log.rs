@@ -175,7 +175,7 @@ fn an_unreachable_api_server_is_logged_once() {
     let lines = || std::fs::read_to_string(&log).unwrap();
     until("it is logged", || lines().contains("does not answer"));
     // Discovery is repeated every two seconds.
-    std::thread::sleep(Duration::from_secs(7));
+    std::thread::sleep(Duration::from_millis(4500));
     assert_eq!(run.terminate(), 0);
     let text = lines();
     let warnings: Vec<&str> = text.lines().filter(|line| line.contains("WARN")).collect();

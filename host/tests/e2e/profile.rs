@@ -83,7 +83,7 @@ impl Bench {
         until("the lists are recorded", || {
             self.entries(journal).contains("\"change\":\"show\"")
         });
-        std::thread::sleep(std::time::Duration::from_secs(3));
+        std::thread::sleep(std::time::Duration::from_secs(2));
         let body = json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": pod, "namespace": "default", "labels": {"app": "late"}},

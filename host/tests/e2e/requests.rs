@@ -211,7 +211,7 @@ fn a_pause_survives_a_change_of_the_file_and_a_restart() {
     assert_eq!(host.terminate(), 0);
     let host = place.host();
     until("the rollout continues", || !place.candidate().is_null());
-    std::thread::sleep(std::time::Duration::from_secs(3));
+    std::thread::sleep(std::time::Duration::from_secs(2));
     assert!(!place.candidate().is_null(), "still paused");
     let resumed = place.does("resume");
     assert!(resumed.contains("no longer paused"), "{resumed}");

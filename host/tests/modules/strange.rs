@@ -283,7 +283,7 @@ async fn a_module_that_cannot_be_used_is_pulled_once() {
         sleep(Duration::from_millis(20)).await;
     }
     // The first retry would come after two seconds.
-    sleep(Duration::from_secs(3)).await;
+    sleep(Duration::from_millis(2500)).await;
     declare("Disabled").await;
     sleep(Duration::from_millis(200)).await;
     assert!(refused().await);

@@ -269,7 +269,7 @@ fn stop(site: &Site) {
     assert!(stopped && words.contains(said), "{words}");
     let before = site.deleted();
     orphan(cluster, "left-to-the-cluster");
-    std::thread::sleep(QUARANTINE + Duration::from_secs(3));
+    std::thread::sleep(QUARANTINE + Duration::from_secs(2));
     assert!(exists(&cluster.sim, "Pod", "left-to-the-cluster"));
     assert_eq!(site.deleted(), before);
     collect(cluster, "left-to-the-cluster");

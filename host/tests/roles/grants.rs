@@ -67,7 +67,7 @@ fn a_candidate_that_declares_secrets_starts_only_when_they_are_granted() {
     cluster.until("the candidate is refused", |_| {
         cluster.is(NAME, "Granted", "False")
     });
-    std::thread::sleep(Duration::from_secs(3));
+    std::thread::sleep(Duration::from_secs(1));
     assert!(!has_read_secrets(&cluster), "not even as a shadow");
     let present = cluster.status(NAME);
     assert_eq!(present["candidate"], Value::Null);
@@ -87,7 +87,7 @@ fn a_candidate_that_declares_secrets_starts_only_when_they_are_granted() {
         let message = condition["message"].as_str().unwrap_or_default();
         condition["status"] == "False" && message.contains("list secrets, watch secrets")
     });
-    std::thread::sleep(Duration::from_secs(2));
+    std::thread::sleep(Duration::from_secs(1));
     assert!(!has_read_secrets(&cluster), "not even as a shadow");
     cluster.bind("reads-everything", "davit-podgc");
     cluster.until("the candidate starts", |_| {
@@ -114,7 +114,7 @@ fn a_module_that_does_not_ship_with_davit_may_do_nothing_without_permissions() {
     cluster.change(NAME, json!({"spec": spec}));
     let _davit = cluster.run();
     cluster.until("it is refused", |_| cluster.is(NAME, "Granted", "False"));
-    std::thread::sleep(Duration::from_secs(2));
+    std::thread::sleep(Duration::from_secs(1));
     assert!(
         !cluster.used().contains("list pods"),
         "{:?}",

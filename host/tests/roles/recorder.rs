@@ -230,13 +230,16 @@ fn recorded(end: WatchFault) -> (Recorder, [String; 2]) {
             .all(|name| recorder.has(name))
     });
     // The policy that is tested decides about them meanwhile.
-    std::thread::sleep(Duration::from_secs(3));
+    std::thread::sleep(Duration::from_secs(2));
 
     recorder.lose_pods(end);
     collect(cluster, "marked");
     delete(&cluster.sim, "unmarked");
     cluster.sim.create(pod("new", "n", "Running")).unwrap();
-    std::thread::sleep(Duration::from_secs(3));
+    let is_refused = |last: &String| last.starts_with("interrupted: ") && last.contains("cannot ");
+    recorder.until("the refusal is recorded", || {
+        recorder.conditions().last().is_some_and(is_refused)
+    });
     // What it may read it records. Of pods it knows nothing, and says so.
     cluster.sim.create(node("m", "True", json!([]))).unwrap();
     recorder.until("the node is recorded", || {
@@ -249,8 +252,7 @@ fn recorded(end: WatchFault) -> (Recorder, [String; 2]) {
         assert_eq!(recorder.left(name), None, "{name}");
     }
     let last = recorder.conditions().pop().unwrap();
-    let is_refused = last.starts_with("interrupted: ") && last.contains("cannot ");
-    assert!(is_refused, "{last}");
+    assert!(is_refused(&last), "{last}");
     assert_eq!(recorder.is_synced("nodes"), Some(true));
     let log = recorder.log();
     assert!(log.contains("v1/pods") && log.contains(&last), "{log}");

@@ -86,7 +86,7 @@ impl Story {
             let message = condition["message"].as_str().unwrap_or_default();
             condition["status"] == "False" && message.contains(named)
         });
-        std::thread::sleep(Duration::from_secs(2));
+        std::thread::sleep(Duration::from_secs(1));
         assert!(!cluster.used().contains(permission), "{permission}");
         assert_eq!(cluster.denied(), BTreeSet::new());
     }
@@ -164,7 +164,7 @@ fn a_controller_that_davit_may_not_impersonate_does_not_start_and_says_so() {
                 .contains("Davit may not impersonate the ServiceAccount davit-system/davit-podgc")
             && !message.contains("list pods")
     });
-    std::thread::sleep(Duration::from_secs(2));
+    std::thread::sleep(Duration::from_secs(1));
     assert_eq!(writes(&cluster), 0);
     assert_eq!(
         cluster.denied(),
@@ -217,7 +217,7 @@ fn an_account_that_loses_its_permissions_stops_its_controller() {
     assert_eq!(ready["reason"], "NotAuthorized", "{ready}");
     let before = writes(&cluster);
     cluster.sim.create(pod("third", "gone", "Running")).unwrap();
-    std::thread::sleep(Duration::from_secs(4));
+    std::thread::sleep(Duration::from_secs(3));
     assert_eq!(writes(&cluster), before, "nothing more is written");
     assert!(exists(&cluster.sim, "Pod", "second") && exists(&cluster.sim, "Pod", "third"));
 

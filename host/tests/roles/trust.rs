@@ -51,14 +51,14 @@ fn pods(cluster: &Cluster) -> usize {
         .count()
 }
 
-/// Waits until the host runs the module; returns whether it wrote nothing in two seconds.
+/// Waits until the host runs the module; returns whether it wrote nothing in a second.
 fn writes_nothing(cluster: &Cluster) -> bool {
     cluster.until("it watches pods", |_| cluster.used().contains("watch pods"));
     cluster.until("the host says that the module is unsigned", |_| {
         cluster.condition(NAME, "Ready")["reason"] == "Unsigned"
             && cluster.is(NAME, "Synced", "True")
     });
-    std::thread::sleep(Duration::from_secs(2));
+    std::thread::sleep(Duration::from_secs(1));
     let used = cluster.used();
     pods(cluster) == 2 && !used.contains("delete pods") && !used.contains("patch pods/status")
 }

@@ -172,7 +172,7 @@ fn recorded_rules_are_explained_replayed_and_tested_against_others() {
     let host = story.run();
     let left = names(&["middle", "new", "kept", "web"]);
     until("the rules have acted", || story.pods() == left);
-    std::thread::sleep(Duration::from_secs(2));
+    std::thread::sleep(Duration::from_secs(1));
     assert_eq!(host.terminate(), 0);
     assert_eq!(story.pods(), left);
 
