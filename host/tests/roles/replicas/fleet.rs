@@ -93,9 +93,13 @@ impl<'a> Fleet<'a> {
         });
     }
 
-    /// The replica that holds the lease of the controller.
+    /// The replica that holds the lease of the controller, without the part that names its run.
     pub(super) fn holder(&self) -> Option<String> {
-        holder(&self.cluster.sim, self.controller)
+        let name = format!("controller-{}", self.controller);
+        let lease = self.cluster.sim.get(LEASES, "Lease", NAMESPACE, &name);
+        let lease = lease.ok()?;
+        let holder = lease["spec"]["holderIdentity"].as_str()?;
+        Some(holder.rsplit_once('-')?.0.to_owned())
     }
 
     /// The replica that holds the lease, once one does.
@@ -203,14 +207,6 @@ impl ReplicaRequest {
         let uid = body.pointer("/preconditions/uid").and_then(Value::as_str);
         uid.expect("every deletion carries the uid").to_owned()
     }
-}
-
-/// The replica that holds the lease of a controller, without the part that names its run.
-pub(super) fn holder(sim: &Sim, controller: &str) -> Option<String> {
-    let name = format!("controller-{controller}");
-    let lease = sim.get(LEASES, "Lease", NAMESPACE, &name).ok()?;
-    let holder = lease["spec"]["holderIdentity"].as_str()?;
-    Some(holder.rsplit_once('-')?.0.to_owned())
 }
 
 /// How often the pods of each uid were deleted with success.
