@@ -8,16 +8,11 @@
     reason = "a test may fail by panicking"
 )]
 
-#[path = "policy/cluster.rs"]
 mod cluster;
-#[path = "policy/convert.rs"]
 mod convert;
-#[path = "policy/inspect.rs"]
 mod inspect;
-#[path = "policy/program.rs"]
 mod program;
 #[allow(dead_code, reason = "it serves the tests of the server too")]
-#[path = "sim/server.rs"]
+#[path = "../sim/server.rs"]
 mod server;
-#[path = "policy/test.rs"]
 mod test;

@@ -15,14 +15,13 @@
 )]
 
 #[allow(dead_code, reason = "it serves the tests of every guest")]
-#[path = "e2e/bench.rs"]
+#[path = "../e2e/bench.rs"]
 mod bench;
 
 /// The stories of the simulation keep the same record.
-#[path = "../stories/src/fate.rs"]
+#[path = "../../stories/src/fate.rs"]
 #[allow(dead_code, reason = "owners of these objects do not change")]
 mod fate;
-#[path = "together/story.rs"]
 mod story;
 
 use bench::on_the_sim;

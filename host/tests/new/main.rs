@@ -10,9 +10,8 @@
 )]
 
 #[allow(dead_code, reason = "it serves the tests of every guest")]
-#[path = "e2e/bench.rs"]
+#[path = "../e2e/bench.rs"]
 mod bench;
-#[path = "new/dev.rs"]
 mod dev;
 
 use std::ffi::OsStr;

@@ -8,11 +8,7 @@
     reason = "a test may fail by panicking"
 )]
 
-#[path = "sim/flags.rs"]
 mod flags;
-#[path = "sim/http2.rs"]
 mod http2;
-#[path = "sim/kubectl.rs"]
 mod kubectl;
-#[path = "sim/server.rs"]
 mod server;
