@@ -31,8 +31,11 @@ pub(crate) mod deploy;
 mod host;
 #[path = "journals.rs"]
 pub(crate) mod journals;
+#[path = "../support/process.rs"]
+pub(crate) mod process;
 
 use deploy::Allowed;
+use process::guests;
 
 /// The longest wait, on the API server's clock.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -570,13 +573,6 @@ pub(crate) fn podgc(mode: &str, config: &str) -> String {
     format!(
         "controllers:\n- name: podgc\n  module: {{builtin: podgc}}\n  mode: {mode}\n  config: {config}\n"
     )
-}
-
-/// The directory of the compiled guests.
-pub(crate) fn guests() -> PathBuf {
-    let program = Path::new(env!("CARGO_BIN_EXE_davit"));
-    let target = program.ancestors().nth(2).unwrap();
-    target.join("wasm32-wasip2/guest")
 }
 
 /// A guest that is shipped, as WebAssembly.

@@ -11,8 +11,9 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::bench::journals::{LOST_START, Replayed};
+use crate::bench::process::{Process, free_port, get, post, send, until};
 use crate::bench::text;
-use crate::program::{Process, davit, free_port, get, post, send, server, sim, until};
+use crate::program::{davit, server, sim};
 
 /// How much a killed host loses at most: `docs/journal.md`.
 const LOST: Duration = Duration::from_secs(1);

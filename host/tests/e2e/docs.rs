@@ -5,7 +5,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::program::{Process, davit, free_port, get, sim, until};
+use crate::bench::process::{Process, free_port, get, until};
+use crate::program::{davit, sim};
 
 fn example(name: &str) -> PathBuf {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples");

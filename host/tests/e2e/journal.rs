@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::bench::{guests, odd_guest, text};
+use crate::bench::process::{Process, get, guests, until};
+use crate::bench::{odd_guest, text};
 use crate::disk::has_segments;
-use crate::program::{Process, davit, get, server, sim, until};
+use crate::program::{davit, server, sim};
 
 /// A cluster with pods of which PodGC deletes some, and the place of a journal.
 struct Bench {

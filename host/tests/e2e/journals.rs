@@ -3,7 +3,6 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,6 +14,8 @@ use davit_core::api::ModuleSource;
 use davit_core::journal::Profile;
 use serde_json::Value;
 use tempfile::TempDir;
+
+use super::process::davit;
 
 /// How long a journal may take to be written after its host has ended.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -143,7 +144,7 @@ pub(super) fn add_modules(controllers: &[ControllerConfig]) {
 fn replay(journal: &Path) -> Replayed {
     wait_for(journal);
     let modules = MODULES.with_borrow(Clone::clone).into_iter();
-    let mut davit = Command::new(env!("CARGO_BIN_EXE_davit"));
+    let mut davit = davit();
     davit.arg("replay").arg(journal);
     davit
         .arg("--cache")
@@ -171,7 +172,7 @@ fn replay(journal: &Path) -> Replayed {
 
 /// How many answers of guests a journal has.
 fn answers(journal: &Path) -> usize {
-    let mut davit = Command::new(env!("CARGO_BIN_EXE_davit"));
+    let mut davit = davit();
     davit.args(["journal", "cat", "--output", "json"]);
     let output = davit.arg(journal).output().unwrap();
     assert!(output.status.success(), "{output:?}");

@@ -10,7 +10,8 @@ use davit_guest::testing::Pod;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Value, json};
 
-use crate::program::{Process, davit, free_port, sim_with, until};
+use crate::bench::process::{Process, free_port, until};
+use crate::program::{davit, sim_with};
 
 /// A JSON object without duplicate keys.
 struct Strict(BTreeMap<String, Value>);

@@ -5,8 +5,9 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::bench::{guests, text};
-use crate::program::{Process, davit, get, post, send, server, sim_with, until};
+use crate::bench::process::{Process, get, guests, post, send, until};
+use crate::bench::text;
+use crate::program::{davit, server, sim_with};
 
 const SPEC: &str = "apiVersion: davit.dev/v1alpha1\nkind: Controller\nmetadata: {name: podgc}\n\
     spec:\n  module: {builtin: podgc}\n  mode: Enforce\n  \

@@ -1,9 +1,8 @@
 //! The program as a user starts it: processes, sockets, signals.
 
-use std::io::{BufRead as _, BufReader, Read as _};
-use std::net::TcpListener;
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
@@ -13,46 +12,17 @@ use davit_core::api::{ControllerSpec, ModeConfig};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use crate::bench::guests;
-
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::bench::process::{self, Process, free_port, get, guests, until};
 
 pub(crate) fn davit() -> Command {
     // Compiled modules may be reused. Records of earlier tests must not be read by this
     // one.
     static FORGOTTEN: Once = Once::new();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_davit"));
+    let mut command = process::davit();
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("modules");
     FORGOTTEN.call_once(|| drop(std::fs::remove_dir_all(cache.join("rollouts"))));
-    command.env_remove("RUST_LOG").env("DAVIT_CACHE", cache);
+    command.env("DAVIT_CACHE", cache);
     command
-}
-
-/// A process that is killed if the test fails.
-pub(crate) struct Process(pub(crate) Child);
-
-impl Process {
-    pub(crate) fn terminate(mut self) -> i32 {
-        let id = self.0.id().to_string();
-        let killed = Command::new("kill").args(["-TERM", &id]).status().unwrap();
-        assert!(killed.success());
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            if let Some(status) = self.0.try_wait().unwrap() {
-                return status.code().expect("it exits and is not killed");
-            }
-            assert!(Instant::now() < deadline, "it does not stop");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It has ended already if the test succeeded.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// `davit sim` on a free port; returns the kubeconfig's path too.
@@ -85,61 +55,6 @@ pub(crate) fn server(kubeconfig: &Path) -> String {
         .lines()
         .find_map(|line| line.trim().strip_prefix("server: "));
     line.unwrap().to_owned()
-}
-
-/// A GET without a library, in HTTP/1.0 so that the body has one part: the status and
-/// the body.
-pub(crate) fn get(url: &str) -> Option<(u16, String)> {
-    use std::io::Write as _;
-    let address = url.strip_prefix("http://")?;
-    let (host, path) = address.split_once('/')?;
-    let mut stream = std::net::TcpStream::connect(host).ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).ok()?;
-    write!(stream, "GET /{path} HTTP/1.0\r\nHost: {host}\r\n\r\n").ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    let status = answer.split_whitespace().nth(1)?.parse().ok()?;
-    let body = answer.split_once("\r\n\r\n")?.1.to_owned();
-    Some((status, body))
-}
-
-/// The body of the answer to a POST of JSON.
-pub(crate) fn post(url: &str, body: &str) -> String {
-    send("POST", url, "application/json", body)
-}
-
-/// The body of the answer to a request with a body of this type.
-pub(crate) fn send(method: &str, url: &str, content_type: &str, body: &str) -> String {
-    use std::io::Write as _;
-    let (host, path) = url
-        .strip_prefix("http://")
-        .unwrap()
-        .split_once('/')
-        .unwrap();
-    let mut stream = std::net::TcpStream::connect(host).unwrap();
-    write!(
-        stream,
-        "{method} /{path} HTTP/1.0\r\nHost: {host}\r\nContent-Type: {content_type}\r\n\
-         Content-Length: {}\r\n\r\n{body}",
-        body.len()
-    )
-    .unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
-}
-
-pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !done() {
-        assert!(Instant::now() < deadline, "in vain: {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 fn guest(name: &str) -> PathBuf {

@@ -9,7 +9,8 @@ use davit_guest::testing::Pod;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::program::{Process, davit, free_port, get, post, send, server, sim_with, until};
+use crate::bench::process::{Process, free_port, get, post, send, until};
+use crate::program::{davit, server, sim_with};
 
 /// A cluster with three failed pods, and a host that runs from a file.
 struct Site {

@@ -6,8 +6,9 @@ use std::process::Stdio;
 use davit_journal::{Query, Reader};
 use serde_json::{Value, json};
 
+use crate::bench::process::{Process, get, until};
 use crate::bench::text;
-use crate::program::{Process, davit, get, server, sim, until};
+use crate::program::{davit, server, sim};
 
 /// Values that stand nowhere else, in the base64 of `data` and in an annotation.
 const VALUES: [&str; 2] = ["Zmlyc3Qtc2VjcmV0LXZhbHVl", "c2Vjb25kLXNlY3JldC12YWx1ZQ"];

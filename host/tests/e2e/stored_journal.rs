@@ -10,8 +10,9 @@ use std::process::{Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::bench::process::{Process, get, send, until};
 use crate::bench::text;
-use crate::program::{Process, davit, get, send, server, sim, until};
+use crate::program::{davit, server, sim};
 
 /// The pods that each controller deletes.
 const DELETED: [(&str, &[&str]); 2] = [

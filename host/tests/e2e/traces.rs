@@ -27,7 +27,8 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
 use crate::bench::odd_guest;
-use crate::program::{Process, davit, free_port, get, sim_with, until};
+use crate::bench::process::{Process, free_port, get, until};
+use crate::program::{davit, sim_with};
 
 /// A collector in the process of the test.
 struct Collector {

@@ -6,8 +6,9 @@ use std::process::{Output, Stdio};
 
 use serde_json::Value;
 
+use crate::bench::process::{Process, get, until};
 use crate::bench::text;
-use crate::program::{Process, davit, get, server, sim, until};
+use crate::program::{davit, server, sim};
 
 /// PodGC deletes the pods of nodes that are gone, and those pods are kept.
 const CONTROLLER: &str = "controllers: [{name: podgc, mode: Enforce, module: {builtin: podgc}, \

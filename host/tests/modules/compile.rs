@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::bomb::{bomb, component};
-use crate::deployed::davit;
+use crate::deployed::process::davit;
 use crate::podgc;
 use davit_engine::{
     ChildCompiler, CompileError, CompileLimits, Compiler, Engine, EngineConfig, LoadError,

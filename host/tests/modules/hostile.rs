@@ -1,7 +1,6 @@
 //! Registries that send too much, ask for credentials that they must not get, and lead
 //! the host elsewhere.
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
@@ -9,6 +8,7 @@ use serde_json::{Value, json};
 use tempfile::tempdir;
 
 use crate::cluster::{api_server, docker_config};
+use crate::deployed::process::davit;
 use crate::registry::{Protection, Registry};
 use crate::server::{Answer, Received, Server, respond, respond_with};
 use crate::{WASM, digest, fetch, module, modules, refusal};
@@ -218,7 +218,7 @@ async fn check_through(proxy: &str) -> String {
         format!("controllers:\n- name: a\n  module: {module}\n"),
     )
     .unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_davit"));
+    let mut command = davit();
     command.args(["check", "--offline", "--config"]).arg(&file);
     command.env("HTTP_PROXY", format!("http://{proxy}"));
     command.env("NO_PROXY", "127.0.0.1,localhost");

@@ -5,8 +5,9 @@ use tempfile::tempdir;
 
 use crate::cluster::{api_server, base64, docker_config, pull_secret};
 use crate::deploy::NAMESPACE;
+use crate::deployed::process::free_port;
 use crate::host::engine;
-use crate::registry::{PASSWORD, Protection, Registry, USER, free_port};
+use crate::registry::{PASSWORD, Protection, Registry, USER};
 use crate::{OTHER_WASM, WASM, digest, fetch, module, modules, podgc, refusal};
 
 const LAYER: &str = "application/wasm";

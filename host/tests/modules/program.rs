@@ -1,8 +1,8 @@
 //! The program with a module from a registry that stops, or does not answer.
 
-use std::io::{BufRead as _, BufReader, Read, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead as _, BufReader, Read};
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
@@ -11,25 +11,29 @@ use tokio::runtime::Runtime;
 
 use crate::deploy::{self, Allowed};
 use crate::deployed::Cluster;
-use crate::registry::{Protection, Registry, free_port};
+use crate::deployed::process::{Process, free_port, get};
+use crate::registry::{Protection, Registry};
 use crate::{digest, podgc};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A process and the lines that it writes.
-struct Process {
-    child: Child,
+/// A host and the lines that it writes.
+struct Run {
+    process: Process,
     lines: Receiver<String>,
 }
 
-impl Process {
+impl Run {
     fn start(mut command: Command) -> Self {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (sender, lines) = mpsc::channel();
         send_lines(child.stdout.take().unwrap(), sender.clone());
         send_lines(child.stderr.take().unwrap(), sender);
-        Self { child, lines }
+        Self {
+            process: Process(child),
+            lines,
+        }
     }
 
     /// Waits for a line with this text.
@@ -46,12 +50,12 @@ impl Process {
             seen.push(line);
         }
     }
-}
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    /// Sends SIGTERM; the host must end by itself, and soon.
+    fn terminate(self) {
+        let sent = Instant::now();
+        assert_eq!(self.process.terminate(), 0);
+        assert!(sent.elapsed() < Duration::from_secs(10), "it stops late");
     }
 }
 
@@ -61,24 +65,6 @@ fn send_lines(output: impl Read + Send + 'static, sender: Sender<String>) {
             let _ = sender.send(line);
         }
     });
-}
-
-impl Process {
-    /// Sends SIGTERM; the process must end by itself, and soon.
-    fn terminate(mut self) {
-        let id = self.child.id().to_string();
-        let killed = Command::new("kill").args(["-TERM", &id]).status().unwrap();
-        assert!(killed.success());
-        let deadline = Instant::now() + Duration::from_secs(10);
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                assert_eq!(status.code(), Some(0));
-                return;
-            }
-            assert!(Instant::now() < deadline, "it does not stop");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
 }
 
 /// An API server with the roles of a host that runs PodGC from a file, and how such a
@@ -103,11 +89,11 @@ impl Place {
         }
     }
 
-    fn run(&self, cache: &str, more: &[&str]) -> Process {
+    fn run(&self, cache: &str, more: &[&str]) -> Run {
         let path = |name: &str| self.directory.path().join(name);
         let mut command = self.cluster.program(&path("davit.yaml"));
         command.arg("--cache").arg(path(cache)).args(more);
-        Process::start(command)
+        Run::start(command)
     }
 }
 
@@ -169,15 +155,9 @@ fn a_silent_registry_delays_neither_the_probes_nor_a_stop() {
     let waiting = place.run("cache", &["--http", &http, "--insecure-http"]);
     waiting.says("serving /metrics");
     let (_asked, _) = silent.accept().unwrap();
-    for (path, status) in [("livez", "200"), ("readyz", "503")] {
-        let mut stream = TcpStream::connect(&http).unwrap();
-        write!(stream, "GET /{path} HTTP/1.0\r\nHost: localhost\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        assert!(
-            answer.starts_with(&format!("HTTP/1.0 {status}")),
-            "{answer}"
-        );
+    for (path, status) in [("livez", 200), ("readyz", 503)] {
+        let (answer, _) = get(&format!("http://{http}/{path}")).unwrap();
+        assert_eq!(answer, status, "{path}");
     }
     waiting.terminate();
 }

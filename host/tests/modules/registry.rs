@@ -1,6 +1,5 @@
 //! Debian's `docker-registry` on loopback, with a directory of its own.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,6 +11,8 @@ use oci_client::secrets::RegistryAuth;
 use oci_client::{Client, Reference};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::json;
+
+use crate::deployed::process::free_port;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -140,12 +141,6 @@ impl Drop for Registry {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-/// A port that nobody listens on.
-pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 fn write_config(directory: &Path, host: &str, protection: &Protection) {

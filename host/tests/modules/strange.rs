@@ -14,8 +14,8 @@ use tempfile::tempdir;
 use tokio::time::sleep;
 
 use crate::cluster::{api_server, docker_config};
+use crate::deployed::process::free_port;
 use crate::host::options;
-use crate::registry::free_port;
 use crate::server::{Answer, Received, Server, respond, respond_with};
 use crate::{WASM, digest, fetch, module, modules, refusal};
 

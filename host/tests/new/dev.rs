@@ -4,13 +4,14 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use davit_sim::{Server, kubeconfig};
 use serde_json::json;
 
+use super::bench::process::{Process, davit};
 use super::{created, environment};
 
 /// A build, of which a busy machine may make several at once.
@@ -18,13 +19,13 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 /// `davit dev` of a crate, and the lines that it prints.
 struct Dev {
-    child: Child,
+    _process: Process,
     lines: Receiver<String>,
 }
 
 impl Dev {
     fn start(directory: &Path, arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_davit"))
+        let mut child = davit()
             .arg("dev")
             .arg(directory)
             .args(arguments)
@@ -40,7 +41,10 @@ impl Dev {
                 let _ = sender.send(line);
             }
         });
-        Self { child, lines }
+        Self {
+            _process: Process(child),
+            lines,
+        }
     }
 
     /// Waits for a line with this text; returns it with those before.
@@ -57,14 +61,6 @@ impl Dev {
                 return before;
             }
         }
-    }
-}
-
-impl Drop for Dev {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -325,7 +321,7 @@ fn a_cluster_in_memory_is_changed_if_asked_to_and_another_never() {
 #[test]
 fn what_does_not_fit_together_is_refused() {
     let refusal = |arguments: &[&str]| {
-        let mut davit = Command::new(env!("CARGO_BIN_EXE_davit"));
+        let mut davit = davit();
         let output = davit.arg("dev").args(arguments).output().unwrap();
         assert!(!output.status.success(), "{output:?}");
         String::from_utf8(output.stderr).unwrap()

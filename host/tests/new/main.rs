@@ -22,12 +22,13 @@ use std::sync::LazyLock;
 use std::time::{Duration, SystemTime};
 
 use bench::on_the_sim;
+use bench::process::davit;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 fn davit_new(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_davit"));
+    let mut command = davit();
     command.arg("new").args(arguments).output().unwrap()
 }
 
@@ -151,7 +152,7 @@ fn failed(hours: i64) -> Value {
 fn the_other_kinds_of_guests_are_tested_and_built() {
     for (name, kind) in [("label", "event-driven"), ("my-site", "custom-resource")] {
         let module = built(name, kind);
-        let mut inspect = Command::new(env!("CARGO_BIN_EXE_davit"));
+        let mut inspect = davit();
         let output = inspect.args(["inspect", "-o", "json"]).arg(&module);
         let output = output.output().unwrap();
         assert!(output.status.success(), "{output:?}");

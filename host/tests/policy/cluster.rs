@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::program::{CommandOutput, Files, NOW, has_lines, outcomes, report};
+use crate::program::{Files, NOW, has_lines, outcomes, report};
 use crate::server::Server;
+use crate::server::process::CommandOutput;
 
 /// A server with pods of two namespaces and a node, and the rules of a test.
 struct Site {

@@ -1,7 +1,8 @@
 //! `davit inspect` and `davit policy test` on each form in which a controller is written, with no
 //! path of a module.
 
-use crate::program::{CommandOutput, Files, NOW, has_lines};
+use crate::program::{Files, NOW, has_lines};
+use crate::server::process::CommandOutput;
 
 const RULES: &str = "rules: [{name: old, match: {resource: secrets}, \
                      when: \"object.type == 'Opaque'\", do: {delete: {}}}]";

@@ -1,25 +1,17 @@
 //! The command, and the files that it reads.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::server;
+use crate::server::process::{CommandOutput, davit, guests};
 
 /// When the rules are judged.
 pub(crate) const NOW: &str = "2026-11-26T12:00:00Z";
 
 /// Files of a test.
 pub(crate) struct Files(TempDir);
-
-/// What a command has printed, and its exit code.
-#[derive(Debug)]
-pub(crate) struct CommandOutput {
-    pub(crate) code: i32,
-    pub(crate) out: String,
-    pub(crate) err: String,
-}
 
 impl Files {
     pub(crate) fn new() -> Self {
@@ -44,19 +36,14 @@ impl Files {
     }
 
     pub(crate) fn davit(&self, words: &str, others: &[&str]) -> CommandOutput {
-        let mut command = server::davit();
+        let mut command = davit();
         for word in words.split_whitespace() {
             match word.strip_prefix('@') {
                 Some(name) => command.arg(self.path(name)),
                 None => command.arg(word),
             };
         }
-        let output = command.args(others).output().unwrap();
-        CommandOutput {
-            code: output.status.code().unwrap(),
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-        }
+        command.args(others).output().unwrap().into()
     }
 }
 
@@ -116,9 +103,7 @@ pub(crate) fn outcomes(report: &Value, kind: &str, name: &str) -> Vec<[String; 3
 /// `davit inspect` accepts the configuration in a file.
 #[track_caller]
 pub(crate) fn inspect(files: &Files, config: &str) -> CommandOutput {
-    let program = Path::new(env!("CARGO_BIN_EXE_davit"));
-    let target = program.ancestors().nth(2).unwrap();
-    let guest = target.join("wasm32-wasip2/guest/policy.wasm");
+    let guest = guests().join("policy.wasm");
     files.davit(
         &format!("--log off inspect {} --config @{config}", guest.display()),
         &[],

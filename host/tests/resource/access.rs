@@ -13,7 +13,7 @@ use tower::service_fn;
 
 use crate::cluster::Cluster;
 use crate::deploy;
-use crate::deployed::guests;
+use crate::deployed::process::guests;
 use crate::host::engine;
 
 const DAVIT: &str = "system:serviceaccount:davit-system:davit";

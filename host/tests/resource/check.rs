@@ -6,8 +6,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::deploy::deploy;
-use crate::deployed::{davit, guests};
-use crate::program::{CommandOutput, Site, output_of};
+use crate::deployed::process::{CommandOutput, davit, guests};
+use crate::program::Site;
 
 fn file(text: &str) -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -20,7 +20,7 @@ fn offline(flag: &str, path: &Path) -> CommandOutput {
     let mut command = davit();
     command.args(["check", "--offline", "-o", "json", flag]);
     command.arg(path).arg("--guests").arg(guests());
-    output_of(command.output().unwrap())
+    command.output().unwrap().into()
 }
 
 fn findings(output: &CommandOutput) -> Vec<Value> {
@@ -325,7 +325,7 @@ fn an_unreachable_cluster_is_an_error() {
         .args(["check", "--kubeconfig", kubeconfig])
         .output()
         .unwrap();
-    let output = output_of(output);
+    let output = CommandOutput::from(output);
     assert_eq!(output.code, 1, "{output:?}");
     assert!(output.out.contains("does not answer"), "{output:?}");
 }
@@ -382,7 +382,7 @@ fn roles(guest: &str, arguments: &[&str]) -> String {
         .arg(guest)
         .arg("--rbac")
         .args(arguments);
-    let output = output_of(command.output().unwrap());
+    let output = CommandOutput::from(command.output().unwrap());
     assert_eq!(output.code, 0, "{output:?}");
     output.out
 }
@@ -425,7 +425,7 @@ fn inspect_shows_what_the_rules_of_a_controller_read() {
     let shown = |config: &Path| {
         let mut command = davit();
         command.arg("inspect").arg(guests().join("policy.wasm"));
-        let output = output_of(command.arg("--config").arg(config).output().unwrap());
+        let output = CommandOutput::from(command.arg("--config").arg(config).output().unwrap());
         assert_eq!(output.code, 0, "{output:?}");
         output.out
     };

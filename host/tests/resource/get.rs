@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::cluster::undefine;
-use crate::deployed::davit;
+use crate::deployed::process::davit;
 use crate::program::Site;
 
 const STEPS: [&str; 3] = [

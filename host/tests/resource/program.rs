@@ -1,33 +1,18 @@
 //! The commands as an operator runs them: the program, against a server of the test,
 //! with and without a host that has the roles in `deploy/`.
 
-use std::process::{Command, Output};
+use std::process::Command;
 
 use serde_json::{Value, json};
 
 use crate::deploy::{self, Allowed};
-use crate::deployed::{Cluster, Process};
+use crate::deployed::Cluster;
+use crate::deployed::process::{CommandOutput, Process};
 
 /// An API server with the definition, its Controllers, and the roles of PodGC.
 pub(crate) struct Site {
     pub(crate) sim: Allowed,
     cluster: Cluster,
-}
-
-/// The output of a command, and its exit code.
-#[derive(Debug)]
-pub(crate) struct CommandOutput {
-    pub(crate) code: i32,
-    pub(crate) out: String,
-    pub(crate) err: String,
-}
-
-pub(crate) fn output_of(output: Output) -> CommandOutput {
-    CommandOutput {
-        code: output.status.code().unwrap(),
-        out: String::from_utf8(output.stdout).unwrap(),
-        err: String::from_utf8(output.stderr).unwrap(),
-    }
 }
 
 impl Site {
@@ -103,7 +88,7 @@ impl Site {
     }
 
     pub(crate) fn davit(&self, arguments: &[&str]) -> CommandOutput {
-        output_of(self.command(arguments).output().unwrap())
+        self.command(arguments).output().unwrap().into()
     }
 
     /// Runs a command that must succeed; returns what it printed.

@@ -10,7 +10,8 @@ use davit_sim::fault::{Action, Fault, FaultTiming, Match};
 use davit_sim::model::DeletionKind;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, Process, davit};
+use crate::cluster::Cluster;
+use crate::cluster::process::{Process, davit};
 use crate::compared::{collect, delete, orphan, pending, run};
 use crate::deploy;
 use crate::metrics::{scrape, value};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use davit_sim::{RequestRecord, Server, Sim, kubeconfig_with_token};
@@ -12,8 +12,13 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
+#[allow(dead_code, reason = "it serves the tests of every program")]
+#[path = "../support/process.rs"]
+pub(crate) mod process;
+
 pub(crate) use crate::deploy::NAMESPACE;
 use crate::deploy::{self, ADMINISTRATOR, Permission, deploy, documents, permission, permissions};
+use process::{Process, davit, guests};
 
 /// A busy machine compiles the largest guest for half a minute.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -275,20 +280,6 @@ fn election(name: &str) -> [&str; 8] {
     ]
 }
 
-/// The program.
-pub(crate) fn davit() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_davit"));
-    command.env_remove("RUST_LOG");
-    command
-}
-
-/// The directory of the workspace's guests.
-pub(crate) fn guests() -> PathBuf {
-    let program = Path::new(env!("CARGO_BIN_EXE_davit"));
-    let target = program.ancestors().nth(2).unwrap();
-    target.join("wasm32-wasip2/guest")
-}
-
 /// A guest of the workspace.
 pub(crate) fn module(file: &str) -> ByteString {
     ByteString(std::fs::read(guests().join(file)).unwrap())
@@ -318,14 +309,4 @@ fn used(served: &RequestRecord) -> Vec<Permission> {
         return vec![needs("list"), needs("watch")];
     }
     vec![needs(&work.verb)]
-}
-
-/// A process that ends with the test.
-pub(crate) struct Process(pub(crate) Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }

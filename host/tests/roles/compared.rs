@@ -8,10 +8,11 @@ use http::Request;
 use http_body_util::Full;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, Process};
+use crate::cluster::Cluster;
+use crate::cluster::process::{Process, free_port};
 use crate::deploy::{ADMINISTRATOR, permissions};
 use crate::metrics::scrape;
-use crate::ports::{bearer, free_ports, get};
+use crate::ports::{bearer, get};
 use crate::stories::{node, pod};
 
 const NAME: &str = "podgc";
@@ -64,7 +65,7 @@ pub(crate) fn orphan(cluster: &Cluster, name: &str) -> String {
 
 /// A host, and its port.
 pub(crate) fn run(cluster: &Cluster) -> (Process, u16) {
-    let [port, _] = free_ports();
+    let port = free_port();
     let address = format!("127.0.0.1:{port}");
     (cluster.run_with(&["--http", &address]), port)
 }

@@ -2,8 +2,9 @@
 
 use std::process::Output;
 
-use crate::cluster::{Cluster, davit};
-use crate::ports::{bearer, free_ports, get};
+use crate::cluster::Cluster;
+use crate::cluster::process::{davit, free_port};
+use crate::ports::{bearer, get};
 
 /// `davit log` with the token of an account.
 fn log(cluster: &Cluster, port: u16, account: &str, filter: &[&str]) -> Output {
@@ -29,7 +30,7 @@ fn failure(output: &Output) -> &str {
 #[test]
 fn an_operator_changes_the_filter_of_the_log_while_the_host_runs() {
     let cluster = Cluster::new();
-    let [port, _] = free_ports();
+    let port = free_port();
     let _host = cluster.run_with(&["--http", &format!("127.0.0.1:{port}")]);
     cluster.until("the host listens", |_| get(port, "/metrics", "").is_some());
     let lines = || std::fs::read_to_string(cluster.directory.path().join("log")).unwrap();

@@ -2,8 +2,9 @@
 
 use davit_sim::model::DeleteOptions;
 
-use crate::cluster::{Cluster, Process};
-use crate::ports::{bearer, free_ports, get};
+use crate::cluster::Cluster;
+use crate::cluster::process::{Process, free_ports};
+use crate::ports::{bearer, get};
 use crate::stories::podgc;
 
 const LEADS: &str = "leader_election_master_status{name=\"controller-podgc\"}";

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, davit, guests};
+use crate::cluster::Cluster;
+use crate::cluster::process::{davit, guests};
 
 const NAME: &str = "many";
 /// Deletes a `ConfigMap` of more than three parts. One whose number is no number makes it fail.

@@ -1,35 +1,19 @@
 //! Who may use the ports of a host that has its shipped roles.
 
-use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::io::Read as _;
+use std::net::TcpStream;
 use std::time::Duration;
 
 use davit_sim::model::DeleteOptions;
 use serde_json::json;
 
-use crate::cluster::{Cluster, NAMESPACE, Process};
-
-/// Two ports that nobody listens on.
-pub(crate) fn free_ports() -> [u16; 2] {
-    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    listeners.map(|listener| listener.local_addr().unwrap().port())
-}
+use crate::cluster::process::{Process, free_port, free_ports, request};
+use crate::cluster::{Cluster, NAMESPACE};
 
 /// The status and the body of an answer.
 pub(crate) fn get(port: u16, path: &str, headers: &str) -> Option<(u16, String)> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-    stream
-        .set_read_timeout(Some(Duration::from_secs(20)))
-        .ok()?;
-    write!(
-        stream,
-        "GET {path} HTTP/1.0\r\nHost: localhost\r\n{headers}\r\n"
-    )
-    .ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    let status = answer.split_whitespace().nth(1)?.parse().ok()?;
-    Some((status, answer.split_once("\r\n\r\n")?.1.to_owned()))
+    let answer = request(&format!("127.0.0.1:{port}"), "GET", path, headers, "")?;
+    Some((answer.status, answer.body))
 }
 
 pub(crate) fn bearer(token: &str) -> String {
@@ -87,7 +71,7 @@ fn the_port_serves_only_whom_the_api_server_allows() {
 #[test]
 fn the_controllers_of_a_file_are_read_by_whom_a_role_lets() {
     let cluster = Cluster::new();
-    let [port, _] = free_ports();
+    let port = free_port();
     let address = format!("127.0.0.1:{port}");
     let _host = cluster.run_file(&["--http", &address]);
     cluster.until("the host listens", |_| get(port, "/metrics", "").is_some());

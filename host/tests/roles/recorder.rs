@@ -1,17 +1,18 @@
 //! `davit record` whose account loses a permission and gets it back.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use davit_sim::fault::{Match, WatchFault};
 use davit_sim::kubeconfig_with_token;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, NAMESPACE, Process, davit, guests};
+use crate::cluster::process::{Process, davit, free_port, guests};
+use crate::cluster::{Cluster, NAMESPACE};
 use crate::compared::{collect, delete, orphan};
 use crate::metrics::value;
-use crate::ports::{free_ports, get};
+use crate::ports::get;
 use crate::stories::{node, pod};
 
 const RECORDER: &str = "recorder";
@@ -49,7 +50,7 @@ impl Recorder {
         cluster.sim.create(account).unwrap();
         cluster.allow(RECORDER, &["list", "watch"], &[""]);
         cluster.bind(RECORDER, RECORDER);
-        let [port, _] = free_ports();
+        let port = free_port();
         let program = start(&cluster, port);
         Self {
             cluster,
@@ -163,11 +164,8 @@ impl Recorder {
 
     /// Ends the recorder as a user does; returns its exit code.
     fn stop(&mut self) -> Option<i32> {
-        let program = &mut self.program.0;
-        let id = program.id().to_string();
-        let killed = Command::new("kill").args(["-TERM", &id]).status().unwrap();
-        assert!(killed.success());
-        program.wait().unwrap().code()
+        self.program.signal("-TERM");
+        self.program.0.wait().unwrap().code()
     }
 
     fn log(&self) -> String {

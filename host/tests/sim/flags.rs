@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::server::{Server, davit, until};
+use crate::server::Server;
+use crate::server::process::{davit, until};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PODS: &str = "/api/v1/namespaces/default/pods";

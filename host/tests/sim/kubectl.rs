@@ -7,7 +7,8 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::server::{Server, until};
+use crate::server::Server;
+use crate::server::process::{davit, guests, until};
 
 const OBJECTS: &str = r#"
 apiVersion: v1
@@ -471,12 +472,11 @@ fn what_kubectl_apply_has_dropped_is_found() {
 
 /// What `davit check` warns about the spec in the cluster.
 fn warned(kubectl: &Kubectl) -> Option<String> {
-    let guests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/wasm32-wasip2/guest");
-    let output = Command::new(env!("CARGO_BIN_EXE_davit"))
+    let output = davit()
         .args(["check", "-o", "json", "--log", "off", "--kubeconfig"])
         .arg(kubectl.server.kubeconfig())
         .arg("--guests")
-        .arg(guests)
+        .arg(guests())
         .output()
         .unwrap();
     let all: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -1,18 +1,20 @@
 //! A server process, and requests to it.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Stdio;
 
 use serde_json::Value;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+#[allow(dead_code, reason = "it serves the tests of every program")]
+#[path = "../support/process.rs"]
+pub(crate) mod process;
+
+use process::{Process, davit, request};
 
 /// `davit sim` on a free port; it ends with this.
 pub(crate) struct Server {
-    process: Child,
+    _process: Process,
     kubeconfig: PathBuf,
     address: String,
 }
@@ -23,12 +25,6 @@ pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) head: String,
     pub(crate) body: Value,
-}
-
-pub(crate) fn davit() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_davit"));
-    command.env_remove("RUST_LOG");
-    command
 }
 
 impl Server {
@@ -50,7 +46,7 @@ impl Server {
             .find_map(|line| line.trim().strip_prefix("server: http")?.split_once("://"))
             .map(|(_, address)| address.to_owned());
         Server {
-            process,
+            _process: Process(process),
             address: address.unwrap(),
             kubeconfig,
         }
@@ -60,8 +56,6 @@ impl Server {
         &self.kubeconfig
     }
 
-    /// Sends a request in HTTP/1.0, so that the answer ends with the
-    /// connection.
     pub(crate) fn call(&self, method: &str, path: &str, body: &Value) -> Answer {
         let body = match body {
             Value::Null => String::new(),
@@ -71,21 +65,12 @@ impl Server {
             "PATCH" => "application/merge-patch+json",
             _ => "application/json",
         };
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        write!(
-            stream,
-            "{method} {path} HTTP/1.0\r\nContent-Type: {content}\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        )
-        .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
+        let header = format!("Content-Type: {content}\r\n");
+        let answer = request(&self.address, method, path, &header, &body).expect("an answer");
         Answer {
-            status: head.split_whitespace().nth(1).unwrap().parse().unwrap(),
-            head: head.to_lowercase(),
-            body: serde_json::from_str(body).unwrap_or_else(|_| body.into()),
+            status: answer.status,
+            head: answer.head.to_lowercase(),
+            body: serde_json::from_str(&answer.body).unwrap_or_else(|_| answer.body.into()),
         }
     }
 
@@ -103,17 +88,6 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
         let _ = std::fs::remove_file(&self.kubeconfig);
-    }
-}
-
-/// Waits until `done`.
-pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !done() {
-        assert!(Instant::now() < deadline, "in vain: {what}");
-        std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -9,8 +9,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{failed_at, minutes_ago};
+use crate::bench::process::{Process, get, until};
 use crate::bench::text;
-use crate::program::{Process, davit, get, server, sim, until};
+use crate::program::{davit, server, sim};
 
 /// The rules that run: failed pods after two hours, but for those with an annotation; and pods
 /// whose node is gone, which the API server has to prove.

@@ -3,14 +3,15 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::process::{Command, ExitStatus};
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use davit_sim::{RequestRecord, Sim};
 use serde_json::Value;
 
 use super::network::{Network, Partition};
-use crate::cluster::{Cluster, NAMESPACE, Process};
+use crate::cluster::process::Process;
+use crate::cluster::{Cluster, NAMESPACE};
 
 const LEASES: &str = "coordination.k8s.io/v1";
 
@@ -110,10 +111,7 @@ impl<'a> Fleet<'a> {
     }
 
     pub(super) fn signal(&self, name: &str, signal: &str) {
-        let replicas = self.replicas.borrow();
-        let id = replicas[name].process.0.id().to_string();
-        let sent = Command::new("kill").args([signal, &id]).status().unwrap();
-        assert!(sent.success());
+        self.replicas.borrow()[name].process.signal(signal);
     }
 
     /// Waits for the end of a replica that was stopped.
