@@ -3,22 +3,13 @@
 use std::collections::BTreeSet;
 
 use davit_guest::{Source, TriggerKey};
-use garbage_collector::Config;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::common::{Gc, collector, harness};
 
-fn schema() -> Value {
-    serde_json::from_str(&collector().manifest().config_schema).unwrap()
-}
-
-fn refused(config: &Value) -> Option<(String, String)> {
-    let error = Gc::new(config).err()?;
-    Some((error.field, error.message))
-}
-
 #[test]
 fn the_schema_names_the_fields_that_are_read() {
+    let schema = collector().config_schema();
     for (pointer, wrong) in [
         ("/properties", json!({"": 1})),
         (
@@ -26,32 +17,18 @@ fn the_schema_names_the_fields_that_are_read() {
             json!({"ignoredResources": [{"resource": "pods", "": 1}]}),
         ),
     ] {
-        let schema = schema();
         let described = schema.pointer(pointer).unwrap().as_object().unwrap();
         let described: BTreeSet<&str> = described.keys().map(String::as_str).collect();
-        let (_, message) = refused(&wrong).unwrap();
+        let (_, message) = Gc::refused(&wrong).unwrap();
         let (_, read) = message.split_once("one of ").unwrap();
         assert_eq!(described, read.split(", ").collect());
     }
-    assert_eq!(schema()["additionalProperties"], false);
+    assert_eq!(schema["additionalProperties"], false);
 }
 
 #[test]
 fn the_schemas_defaults_match_the_configuration() {
-    let schema = schema();
-    let default = |name: &str| schema["properties"][name]["default"].clone();
-    let Config {
-        concurrent_syncs,
-        max_parallel_orphans,
-        ignored_resources,
-        unlisted_timeout,
-    } = Config::default();
-    let hours = unlisted_timeout.as_secs() / 3600;
-    assert_eq!(default("unlistedTimeout"), format!("{hours}h"));
-    assert_eq!(default("concurrentSyncs"), concurrent_syncs);
-    assert_eq!(default("maxParallelOrphans"), max_parallel_orphans);
-    assert_eq!(default("ignoredResources"), json!([]));
-    assert!(ignored_resources.is_empty());
+    collector().assert_schema_defaults();
 }
 
 #[test]
@@ -95,9 +72,7 @@ fn a_wrong_configuration_is_refused_by_name() {
         ),
         (json!([]), "", "expected a map, found a list"),
     ] {
-        let (at, why) = refused(&config).unwrap();
-        assert_eq!(at, field, "{config}: {why}");
-        assert!(why.contains(message), "{config}: {why}");
+        Gc::assert_refused(&config, field, message);
     }
 }
 

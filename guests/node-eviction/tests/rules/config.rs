@@ -1,8 +1,7 @@
 //! The operator's configuration, and the manifest that follows from it.
 
-use davit_guest::duration;
 use davit_guest::testing::{Harness, Pod};
-use node_eviction::{Config, NodeEviction};
+use node_eviction::NodeEviction;
 use serde_json::{Value, json};
 
 fn harness(config: &Value) -> Harness<NodeEviction> {
@@ -24,51 +23,7 @@ fn the_schema_names_the_fields_that_are_read() {
 
 #[test]
 fn the_schemas_defaults_match_the_configuration() {
-    let schema = schema();
-    let property = |name: &str| &schema["properties"][name];
-    let Config {
-        node_monitor_period,
-        node_monitor_grace_period,
-        node_startup_grace_period,
-        pod_eviction_timeout,
-        node_eviction_rate,
-        secondary_node_eviction_rate,
-        zone_full_disruption_eviction_rate,
-        large_cluster_size_threshold,
-        unhealthy_zone_threshold,
-        skip_tainted_nodes,
-        disruption_target,
-    } = Config::default();
-    for (name, value) in [
-        ("nodeMonitorPeriod", node_monitor_period),
-        ("nodeMonitorGracePeriod", node_monitor_grace_period),
-        ("nodeStartupGracePeriod", node_startup_grace_period),
-        ("podEvictionTimeout", pod_eviction_timeout),
-    ] {
-        let text = property(name)["default"].as_str().unwrap();
-        assert_eq!(duration::parse(text), Some(value), "{name}");
-        assert_eq!(property(name)["pattern"], duration::PATTERN, "{name}");
-    }
-    for (name, value) in [
-        ("nodeEvictionRate", json!(node_eviction_rate)),
-        (
-            "secondaryNodeEvictionRate",
-            json!(secondary_node_eviction_rate),
-        ),
-        (
-            "zoneFullDisruptionEvictionRate",
-            json!(zone_full_disruption_eviction_rate),
-        ),
-        (
-            "largeClusterSizeThreshold",
-            json!(large_cluster_size_threshold),
-        ),
-        ("unhealthyZoneThreshold", json!(unhealthy_zone_threshold)),
-        ("skipTaintedNodes", json!(skip_tainted_nodes)),
-        ("disruptionTarget", json!(disruption_target)),
-    ] {
-        assert_eq!(property(name)["default"], value, "{name}");
-    }
+    harness(&Value::Null).assert_schema_defaults();
 }
 
 #[test]
@@ -161,9 +116,7 @@ fn a_wrong_configuration_is_refused_by_name() {
         ),
         (json!([]), "", "expected a map, found a list"),
     ] {
-        let (at, why) = refused(&config).unwrap();
-        assert_eq!(at, field, "{config}: {why}");
-        assert!(why.contains(message), "{config}: {why}");
+        Harness::<NodeEviction>::assert_refused(&config, field, message);
     }
 }
 

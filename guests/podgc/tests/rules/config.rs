@@ -1,8 +1,7 @@
 //! The operator's configuration, and the manifest that follows from it.
 
-use davit_guest::duration;
 use davit_guest::testing::Harness;
-use podgc::{Config, PodGc};
+use podgc::PodGc;
 use serde_json::{Value, json};
 
 use crate::common::harness;
@@ -22,22 +21,7 @@ fn the_schema_names_the_fields_that_are_read() {
 
 #[test]
 fn the_schemas_defaults_match_the_configuration() {
-    let schema = schema();
-    let property = |name: &str| &schema["properties"][name];
-    let default = |name: &str| &property(name)["default"];
-    let Config {
-        terminated_pod_threshold,
-        period,
-        quarantine,
-        max_parallel_deletes,
-    } = Config::default();
-    assert_eq!(*default("terminatedPodThreshold"), terminated_pod_threshold);
-    assert_eq!(*default("maxParallelDeletes"), max_parallel_deletes);
-    for (name, value) in [("period", period), ("quarantine", quarantine)] {
-        let text = default(name).as_str().unwrap();
-        assert_eq!(duration::parse(text), Some(value), "{name}");
-        assert_eq!(property(name)["pattern"], duration::PATTERN, "{name}");
-    }
+    harness(&Value::Null).assert_schema_defaults();
 }
 
 #[test]
@@ -99,9 +83,7 @@ fn a_wrong_configuration_is_refused_by_name() {
         ),
         (json!([]), "", "expected a map, found a list"),
     ] {
-        let (at, why) = refused(&config).unwrap();
-        assert_eq!(at, field, "{config}: {why}");
-        assert!(why.contains(message), "{config}: {why}");
+        Harness::<PodGc>::assert_refused(&config, field, message);
     }
 }
 

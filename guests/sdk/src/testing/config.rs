@@ -1,11 +1,12 @@
 //! A guest's configuration, and the schema that operators read.
 
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::Harness;
-use crate::Controller;
+use crate::{Controller, duration};
 
 impl<C: Controller> Harness<C> {
     /// The schema of the configuration.
@@ -25,6 +26,20 @@ impl<C: Controller> Harness<C> {
     pub fn refused(config: &Value) -> Option<(String, String)> {
         let error = Self::new(config).err()?;
         Some((error.field, error.message))
+    }
+
+    /// Asserts that a configuration is refused: the error names this field,
+    /// and its message has these words.
+    ///
+    /// # Panics
+    ///
+    /// If it does not.
+    #[track_caller]
+    pub fn assert_refused(config: &Value, field: &str, words: &str) {
+        let refused = Self::refused(config);
+        let (at, message) = refused.unwrap_or_else(|| panic!("{config} is accepted"));
+        assert_eq!(at, field, "{config}: {message}");
+        assert!(message.contains(words), "{config}: {message}");
     }
 
     /// Asserts that the schema describes exactly the fields of the
@@ -49,5 +64,33 @@ impl<C: Controller> Harness<C> {
             Some(&Value::Bool(false)),
             "other fields are refused"
         );
+    }
+
+    /// Asserts that the schema's defaults are those of the configuration, and
+    /// that each duration has the pattern of durations.
+    ///
+    /// # Panics
+    ///
+    /// If they are not, or if a property has no default.
+    pub fn assert_schema_defaults(&self)
+    where
+        C::Config: Debug + Default + PartialEq,
+    {
+        let schema = self.config_schema();
+        let properties = schema.pointer("/properties").and_then(Value::as_object);
+        let properties = properties.expect("the schema has properties");
+        let mut defaults = Map::new();
+        for (name, property) in properties {
+            let default = property.get("default");
+            let default = default.unwrap_or_else(|| panic!("{name} has no default"));
+            if default.as_str().and_then(duration::parse).is_some() {
+                let pattern = property.get("pattern").and_then(Value::as_str);
+                assert_eq!(pattern, Some(duration::PATTERN), "{name}");
+            }
+            defaults.insert(name.clone(), default.clone());
+        }
+        let read: C::Config =
+            serde_json::from_value(defaults.into()).expect("the defaults are a configuration");
+        assert_eq!(read, C::Config::default());
     }
 }

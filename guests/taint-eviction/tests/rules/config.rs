@@ -2,7 +2,7 @@
 
 use davit_guest::testing::Harness;
 use serde_json::{Value, json};
-use taint_eviction::{Config, TaintEviction};
+use taint_eviction::TaintEviction;
 
 use crate::common::{defaults, harness};
 
@@ -21,14 +21,7 @@ fn the_schema_names_the_fields_that_are_read() {
 
 #[test]
 fn the_schemas_defaults_match_the_configuration() {
-    let schema = schema();
-    let properties = schema["properties"].as_object().unwrap();
-    let defaults: Value = properties
-        .iter()
-        .map(|(name, property)| (name.clone(), property["default"].clone()))
-        .collect();
-    let read: Config = serde_json::from_value(defaults).unwrap();
-    assert_eq!(read, Config::default());
+    defaults().assert_schema_defaults();
 }
 
 #[test]
@@ -74,9 +67,7 @@ fn a_wrong_configuration_is_refused_by_name() {
         ),
         (json!([]), "", "expected a map, found a list"),
     ] {
-        let (at, why) = refused(&config).unwrap();
-        assert_eq!(at, field, "{config}: {why}");
-        assert!(why.contains(message), "{config}: {why}");
+        Harness::<TaintEviction>::assert_refused(&config, field, message);
     }
 }
 
