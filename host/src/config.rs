@@ -3,6 +3,8 @@
 //! An error names the path of an unknown field or invalid value, before anything is
 //! started or changed.
 
+mod file;
+
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -16,6 +18,8 @@ use davit_core::api::{ControllerSpec, HumanDuration, SpecError, is_dns_label, st
 use davit_core::manifest::Rate;
 use davit_core::startup::{ControllerOrigin, FileChange, StartSettings};
 use davit_core::trust::{TrustPolicy, UnsignedPolicy};
+
+pub use file::ConfigFile;
 
 /// The sizes that a journal may have, in MiB.
 pub const JOURNAL_MIB: RangeInclusive<u64> = 8..=1 << 30;

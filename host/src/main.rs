@@ -1,8 +1,9 @@
 //! The program `davit`.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::Parser as _;
 use davit::cli::{Arguments, Command};
 use davit::commands::answer::NoAnswer;
@@ -13,6 +14,7 @@ use davit::{commands, demo, dev, inspect, new, record, run, sim, telemetry};
 use davit_cluster::api::chain;
 use davit_core::untrusted;
 use tikv_jemallocator::Jemalloc;
+use tokio::runtime::Runtime;
 
 /// A host has many small objects that live long, and frees many at once after a list: see
 /// docs/adr/0024-jemalloc.md. `.cargo/config.toml` has its settings.
@@ -56,8 +58,18 @@ fn main() -> ExitCode {
     }
 }
 
-#[tokio::main]
-async fn start(arguments: Arguments) -> Result<()> {
+/// How long the end of the process waits for what may never end: a program for credentials, or a disk
+/// that does not answer.
+const LINGERS: Duration = Duration::from_secs(2);
+
+fn start(arguments: Arguments) -> Result<()> {
+    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let ended = runtime.block_on(execute(arguments));
+    runtime.shutdown_timeout(LINGERS);
+    ended
+}
+
+async fn execute(arguments: Arguments) -> Result<()> {
     // The demo has the terminal for itself by default. A command about a Controller
     // prints its error once, at the end.
     let filter = match &arguments.command {

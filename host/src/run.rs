@@ -3,19 +3,19 @@
 use std::convert::Infallible;
 use std::future::pending;
 use std::io;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use futures::future::BoxFuture;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::cli::{GuestArguments, LeaseArguments, PortArguments, RunArguments, TraceArguments};
 use crate::commands;
-use crate::config::{self, Config};
+use crate::config::{self, Config, ConfigFile};
 use crate::driver::identity;
 use crate::health::Health;
 use crate::host::{Host, HostOptions, LeaseSettings};
@@ -37,15 +37,17 @@ use davit_core::control::Declaration;
 use davit_core::election::LeaseTiming;
 use davit_core::startup::{ControllerOrigin, ControllersChange, RecordPlace};
 
-/// How often the configuration file is read. A mounted `ConfigMap` changes by a link,
-/// which a watch of the file would miss.
-const CONFIG_PERIOD: Duration = Duration::from_secs(1);
+/// How often the host's task is looked at.
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
 /// How long a host that stops sends waiting spans.
 const FLUSH_WITHIN: Duration = Duration::from_secs(5);
 
 /// Runs until SIGINT or SIGTERM.
 pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
+    // A signal during the start ends the host after it: as the first process of a container, it would
+    // not even be ended by one that it does not handle.
+    let mut stop = StopSignals::new()?;
     let file = arguments.config.map(ConfigFile::open).transpose()?;
     let config = match &file {
         Some(file) => config::parse(&file.path, &file.text)?,
@@ -130,7 +132,6 @@ pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
         ));
         declared
     });
-    let mut stop = StopSignals::new()?;
     // A configuration that is being applied when a signal arrives does not take effect.
     tokio::select! {
         name = stop.received() => {
@@ -284,7 +285,7 @@ type Declarations = watch::Receiver<Option<Vec<Declaration>>>;
 async fn apply_changes(
     host: &Host,
     health: &Health,
-    mut file: Option<ConfigFile>,
+    file: Option<ConfigFile>,
     started_with: &Config,
     mut declared: Option<Declarations>,
 ) -> Result<Infallible> {
@@ -294,7 +295,12 @@ async fn apply_changes(
         applied.recorded().await;
         health.set_declared();
     }
-    let mut look = interval(CONFIG_PERIOD);
+    let path = file
+        .as_ref()
+        .map(|file| file.path.clone())
+        .unwrap_or_default();
+    let mut changes = file.map(ConfigFile::follow);
+    let mut look = interval(LOOK_PERIOD);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // A later declaration, which may be a stop, does not wait for the record of this one.
     let mut recorded: BoxFuture<'static, ()> = Box::pin(pending());
@@ -308,17 +314,22 @@ async fn apply_changes(
                 health.set_declared();
                 recorded = Box::pin(pending());
             }
+            text = next_text(&mut changes) => apply_file(host, &path, &text?, started_with).await,
             _ = look.tick() => {}
         }
         if host.is_finished() {
             bail!("the host's task ended: see the log above");
         }
-        if let Some(file) = &mut file
-            && file.has_changed()
-        {
-            apply_file(host, file, started_with).await;
-        }
     }
+}
+
+/// The next content of the configuration file, if there is one.
+async fn next_text(changes: &mut Option<mpsc::Receiver<String>>) -> Result<String> {
+    let Some(changes) = changes else {
+        return pending().await;
+    };
+    let text = changes.recv().await;
+    text.context("the watch of the configuration panicked, which is a bug of Davit: see the log")
 }
 
 /// The next declarations of the cluster. Without their source, nobody could stop a controller: a
@@ -333,9 +344,8 @@ async fn next(declared: &mut Option<Declarations>) -> Result<Vec<Declaration>> {
 }
 
 /// Applies a changed file. If it has an error, nothing changes.
-async fn apply_file(host: &Host, file: &ConfigFile, started_with: &Config) {
-    let path = file.path.display();
-    let config = match config::parse(&file.path, &file.text) {
+async fn apply_file(host: &Host, path: &Path, text: &str, started_with: &Config) {
+    let config = match config::parse(path, text) {
         Ok(config) => config,
         Err(error) => {
             tracing::error!(%error, "the changed configuration is not applied");
@@ -344,14 +354,14 @@ async fn apply_file(host: &Host, file: &ConfigFile, started_with: &Config) {
     };
     let change = started_with.change(&config);
     for part in change.deferred {
-        tracing::warn!(%path, "{part}: a change takes effect at the next start");
+        tracing::warn!(path = %path.display(), "{part}: a change takes effect at the next start");
     }
     let controllers = match (change.controllers, &config.controllers) {
         (ControllersChange::Apply, Some(controllers)) => controllers,
         (ControllersChange::Apply | ControllersChange::None, _) => return,
         (ControllersChange::OtherOrigin, _) => {
             tracing::error!(
-                %path,
+                path = %path.display(),
                 "controllers: a change between controllers of the file and those of the cluster \
                  takes effect at the next start; until then the present controllers continue to \
                  run"
@@ -361,9 +371,11 @@ async fn apply_file(host: &Host, file: &ConfigFile, started_with: &Config) {
     };
     match host.apply(controllers).await {
         // As above, a later change does not wait for the record.
-        Ok(_) => tracing::info!(%path, "the changed configuration is applied"),
+        Ok(_) => {
+            tracing::info!(path = %path.display(), "the changed configuration is applied");
+        }
         Err(error) => {
-            let error = config::refused(&file.path, controllers, &error);
+            let error = config::refused(path, controllers, &error);
             tracing::error!(%error, "the changed configuration is not applied");
         }
     }
@@ -379,31 +391,6 @@ pub fn modules(arguments: &GuestArguments, client: &kube::Client) -> Result<Modu
         client: Some(client.clone()),
     })
     .with_context(|| format!("modules cannot be cached in {}", place.display()))
-}
-
-/// The configuration file and its last content.
-struct ConfigFile {
-    path: PathBuf,
-    text: String,
-}
-
-impl ConfigFile {
-    fn open(path: PathBuf) -> Result<Self> {
-        let text = config::read(&path)?;
-        Ok(Self { path, text })
-    }
-
-    /// Reads the file again. A file that is being replaced may be missing for a moment,
-    /// which is no change.
-    fn has_changed(&mut self) -> bool {
-        match config::read(&self.path) {
-            Ok(text) if text != self.text => {
-                self.text = text;
-                true
-            }
-            _ => false,
-        }
-    }
 }
 
 /// SIGINT and SIGTERM.

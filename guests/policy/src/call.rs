@@ -55,6 +55,10 @@ const MOMENT: Duration = Duration::from_secs(1);
 /// longer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
+/// The longest wait for a time, after which the object is judged again. The host measures it without
+/// the steps of the wall clock, and without the time that its machine was suspended.
+const LONGEST_WAIT: Duration = Duration::from_hours(6);
+
 /// The key of the one item of the rules that act on one object at a time.
 const ONE_BY_ONE_ITEM: &str = "rules";
 
@@ -219,10 +223,10 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// How long it is until a time.
+    /// How long it is until a time, at most [`LONGEST_WAIT`].
     fn until(&self, time: i64) -> Duration {
         let millis = u64::try_from(time.saturating_sub(self.now()));
-        Duration::from_millis(millis.unwrap_or_default())
+        Duration::from_millis(millis.unwrap_or_default()).min(LONGEST_WAIT)
     }
 
     /// What comes of a rule for an object, and when time alone can change the outcome.

@@ -1,12 +1,16 @@
 //! The connection to a cluster.
 
+use std::env;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Uri;
 use http::header::{HeaderValue, USER_AGENT};
+use hyper_util::client::proxy::matcher::Matcher;
 use kube::client::{ClientBuilder, ConfigExt as _};
-use kube::config::{Config, InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{Config, InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use tower::Layer as _;
 use tower::util::option_layer;
 
@@ -40,7 +44,7 @@ pub enum ConnectError {
     #[error(
         "no cluster is configured: name a kubeconfig with --kubeconfig or KUBECONFIG, or run in a pod"
     )]
-    Infer(#[source] Box<InferConfigError>),
+    Nowhere(#[source] Box<InClusterError>),
     /// The kubeconfig cannot be used.
     #[error("the kubeconfig{} cannot be used", at(path.as_ref()))]
     Kubeconfig {
@@ -59,7 +63,9 @@ pub enum ConnectError {
     },
 }
 
-/// Reads the configuration as kubectl does and creates a client. Sends nothing yet.
+/// Reads the configuration and creates a client: the kubeconfig of the options, that of `KUBECONFIG`,
+/// `~/.kube/config`, or the pod's own service account if there is none of these. One that is there
+/// and cannot be read is an error, and never leads to another cluster. Sends nothing yet.
 pub async fn connect(options: &ConnectOptions) -> Result<kube::Client, ConnectError> {
     let mut config = configuration(options).await?;
     config.read_timeout = options.silence.or(config.read_timeout);
@@ -126,26 +132,58 @@ fn layered(
 }
 
 async fn configuration(options: &ConnectOptions) -> Result<Config, ConnectError> {
+    let named = options.kubeconfig.clone().or_else(usual_kubeconfig);
+    if named.is_none() && options.context.is_none() {
+        return Config::incluster().map_err(|source| ConnectError::Nowhere(Box::new(source)));
+    }
     let error = |source| ConnectError::Kubeconfig {
-        path: options.kubeconfig.clone(),
+        path: named.clone(),
         source: Box::new(source),
+    };
+    let read = match &options.kubeconfig {
+        Some(path) => Kubeconfig::read_from(path),
+        None => Kubeconfig::read(),
     };
     let chosen = KubeConfigOptions {
         context: options.context.clone(),
         ..KubeConfigOptions::default()
     };
-    if let Some(path) = &options.kubeconfig {
-        let kubeconfig = Kubeconfig::read_from(path).map_err(error)?;
-        return Config::from_custom_kubeconfig(kubeconfig, &chosen)
-            .await
-            .map_err(error);
+    let config = Config::from_custom_kubeconfig(read.map_err(error)?, &chosen).await;
+    let mut config = config.map_err(error)?;
+    if !has_proxy(&config.cluster_url, &Matcher::from_env()) && is_of_environment(&config) {
+        config.proxy_url = None;
     }
-    if options.context.is_some() {
-        return Config::from_kubeconfig(&chosen).await.map_err(error);
-    }
-    Config::infer()
-        .await
-        .map_err(|source| ConnectError::Infer(Box::new(source)))
+    Ok(config)
+}
+
+/// The kubeconfig that is used without an option: that of `KUBECONFIG`, which may be a list, or of the
+/// home directory, if it is there.
+fn usual_kubeconfig() -> Option<PathBuf> {
+    let named = env::var_os("KUBECONFIG").filter(|list| !list.is_empty());
+    let at_home = || {
+        let path = env::home_dir()?.join(".kube/config");
+        // A dangling link, or a directory that may not be read, is no absence.
+        path.symlink_metadata()
+            .map_or_else(|error| error.kind() != ErrorKind::NotFound, |_| true)
+            .then_some(path)
+    };
+    named.map(PathBuf::from).or_else(at_home)
+}
+
+/// Whether requests to a server go through a proxy, by the variables of the environment.
+fn has_proxy(server: &Uri, proxies: &Matcher) -> bool {
+    proxies.intercept(server).is_some()
+}
+
+/// Whether the proxy of a configuration is the environment's, and not the kubeconfig's. Kube takes it
+/// without a look at `NO_PROXY`.
+fn is_of_environment(config: &Config) -> bool {
+    let variables = ["HTTPS_PROXY", "https_proxy"].map(|name| env::var(name).ok());
+    let mut proxies = variables
+        .iter()
+        .flatten()
+        .filter_map(|proxy| proxy.parse().ok());
+    proxies.any(|proxy: Uri| Some(&proxy) == config.proxy_url.as_ref())
 }
 
 fn at(path: Option<&PathBuf>) -> String {
@@ -219,6 +257,18 @@ mod tests {
         let answer = timeout(SILENCE + Duration::from_secs(1), client.send(request)).await;
         assert!(answer.expect("it never ends").is_err());
         server.abort();
+    }
+
+    #[test]
+    fn a_server_that_no_proxy_covers_has_no_proxy() {
+        let proxies = Matcher::builder()
+            .https("http://proxy.example:3128")
+            .no("127.0.0.1,.svc")
+            .build();
+        let has_proxy = |server: &str| has_proxy(&server.parse().unwrap(), &proxies);
+        assert!(has_proxy("https://10.96.0.1:443/"));
+        assert!(!has_proxy("https://127.0.0.1:6443/"));
+        assert!(!has_proxy("https://kubernetes.default.svc:443/"));
     }
 
     #[tokio::test]

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures::future::BoxFuture;
+use http::header::DATE;
 use http::{Method, Request, Response};
 use kube::client::Body;
 use tokio::time::Instant;
@@ -17,7 +18,7 @@ pub trait RequestObserver: Send + Sync + 'static {
 }
 
 /// One request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RequestObservation<'a> {
     /// The method.
     pub method: &'a Method,
@@ -27,6 +28,25 @@ pub struct RequestObservation<'a> {
     pub code: Option<u16>,
     /// The time from the request to the head of the answer, or to its failure.
     pub took: Duration,
+    /// How far this machine's clock is off the server's at least; none without an answer.
+    pub clock: Option<ClockOffset>,
+}
+
+/// How far a clock is off another one, in seconds: positive if it is ahead. It is off by at least as
+/// much, whatever an answer took and the server's seconds leave out.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ClockOffset(pub f64);
+
+impl ClockOffset {
+    /// By the `Date` of an answer to a request that was sent and answered at these times.
+    fn of(date: SystemTime, sent: SystemTime, answered: SystemTime) -> Self {
+        let since = |one: SystemTime, other: SystemTime| {
+            one.duration_since(other).unwrap_or_default().as_secs_f64()
+        };
+        let ahead = since(sent, date + Duration::from_secs(1));
+        let behind = since(date, answered);
+        Self(ahead - behind)
+    }
 }
 
 /// Observes the requests of a client to this server.
@@ -81,12 +101,16 @@ where
             layer: self.layer.clone(),
             method: request.method().clone(),
             started: Instant::now(),
+            sent: SystemTime::now(),
             code: None,
+            clock: None,
         };
         let answer = self.inner.call(request);
         Box::pin(async move {
             let answer = answer.await;
-            exchange.end(answer.as_ref().ok().map(|head| head.status().as_u16()));
+            if let Ok(answer) = &answer {
+                exchange.end(answer);
+            }
             answer
         })
     }
@@ -97,12 +121,20 @@ struct Exchange {
     layer: ObserveLayer,
     method: Method,
     started: Instant,
+    sent: SystemTime,
     code: Option<u16>,
+    clock: Option<ClockOffset>,
 }
 
 impl Exchange {
-    fn end(mut self, code: Option<u16>) {
-        self.code = code;
+    fn end<B>(mut self, answer: &Response<B>) {
+        self.code = Some(answer.status().as_u16());
+        let date = answer
+            .headers()
+            .get(DATE)
+            .and_then(|date| date.to_str().ok());
+        let date = date.and_then(|date| httpdate::parse_http_date(date).ok());
+        self.clock = date.map(|date| ClockOffset::of(date, self.sent, SystemTime::now()));
     }
 }
 
@@ -113,6 +145,7 @@ impl Drop for Exchange {
             host: &self.layer.host,
             code: self.code,
             took: self.started.elapsed(),
+            clock: self.clock,
         });
     }
 }
@@ -143,6 +176,18 @@ mod tests {
                 request.took,
             ));
         }
+    }
+
+    #[test]
+    fn a_clock_is_off_by_what_neither_the_way_nor_the_seconds_of_a_date_explain() {
+        let at = |millis| SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
+        // The server's clock is between 100.000 and 100.999 s.
+        let off = |sent, answered| ClockOffset::of(at(100_000), at(sent), at(answered)).0;
+        assert_eq!(off(100_000, 100_010), 0.0);
+        assert_eq!(off(100_990, 101_020), 0.0);
+        assert_eq!(off(98_000, 103_000), 0.0);
+        assert_eq!(off(111_000, 113_000), 10.0);
+        assert_eq!(off(88_000, 90_000), -10.0);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,8 +1,8 @@
 //! What a writer does to files: the place at which tests have a full or failing disk.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 /// Only the user who records may read a journal: it has what the guests read of the cluster, and
@@ -60,7 +60,15 @@ impl Storage for Files {
     }
 
     fn sync(&mut self, file: &mut File) -> io::Result<()> {
-        file.sync_data()
+        file.sync_data()?;
+        // What goes into a file without a name is lost with the process, and no error says so.
+        if file.metadata()?.nlink() == 0 {
+            return Err(io::Error::new(
+                ErrorKind::NotFound,
+                "the segment has been removed while it was written",
+            ));
+        }
+        Ok(())
     }
 
     fn sync_directory(&mut self, path: &Path) -> io::Result<()> {

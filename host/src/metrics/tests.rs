@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::*;
-use davit_cluster::observe::{RequestObservation, RequestObserver as _};
+use davit_cluster::observe::{ClockOffset, RequestObservation, RequestObserver as _};
 use davit_core::api::{
     CandidateStatus, ComparisonStatus, ConditionStatus, ControllerStatus, LostStatus, TrippedStatus,
 };
@@ -316,6 +316,7 @@ fn requests_are_counted_as_client_go_does() {
             host: "10.96.0.1:443",
             code,
             took: Duration::from_secs(took),
+            clock: code.map(|_| ClockOffset(-2.5)),
         });
     };
     request(Some(200), 1);
@@ -327,6 +328,7 @@ fn requests_are_counted_as_client_go_does() {
     };
     shows(&metrics, &format!("{} 2", total("200")));
     shows(&metrics, &format!("{} 1", total("<error>")));
+    shows(&metrics, "davit_clock_offset_seconds -2.5");
     let duration = "rest_client_request_duration_seconds";
     for (le, count) in [("0.5", 0), ("1", 1), ("4", 2), ("15", 2), ("30", 3)] {
         let labels = format!("host=\"10.96.0.1:443\",verb=\"GET\",le=\"{le}\"");
@@ -407,6 +409,7 @@ fn prometheus_reads_the_metrics() {
         host: "a \"quoted\" host",
         code: None,
         took: second,
+        clock: Some(ClockOffset::default()),
     });
     let mut promtool = Command::new("promtool");
     promtool.args(["check", "metrics"]);

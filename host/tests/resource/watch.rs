@@ -25,7 +25,14 @@ fn api(cluster: &Cluster) -> Api {
 
 fn watched(cluster: &Cluster) -> Receiver {
     let (sender, receiver) = watch::channel(None);
-    tokio::spawn(follow(api(cluster), 1, sender, Arc::default(), metrics().watches, false));
+    tokio::spawn(follow(
+        api(cluster),
+        1,
+        sender,
+        Arc::default(),
+        metrics().watches,
+        false,
+    ));
     receiver
 }
 
@@ -138,7 +145,14 @@ async fn a_missing_definition_is_waited_for() {
     let cluster = Cluster::empty();
     let (sender, mut receiver) = watch::channel(None);
     let (health, metrics) = (Arc::new(Health::default()), metrics());
-    tokio::spawn(follow(api(&cluster), 1, sender, Arc::clone(&health), metrics.watches.clone(), false));
+    tokio::spawn(follow(
+        api(&cluster),
+        1,
+        sender,
+        Arc::clone(&health),
+        metrics.watches.clone(),
+        false,
+    ));
     let early = timeout(Duration::from_secs(60), receiver.changed()).await;
     assert!(early.is_err(), "nothing is known yet");
     assert!(receiver.borrow().is_none());
@@ -146,7 +160,11 @@ async fn a_missing_definition_is_waited_for() {
     health.heartbeat(None);
     let why = health.not_ready();
     assert!(why[0].contains("apply deploy/crds"), "{why:?}");
-    let is_synced = |yes: u8| metrics.render().contains(&format!("\ndavit_controllers_synced {yes}\n"));
+    let is_synced = |yes: u8| {
+        metrics
+            .render()
+            .contains(&format!("\ndavit_controllers_synced {yes}\n"))
+    };
     assert!(is_synced(0), "{}", metrics.render());
     cluster.define();
     assert!(next(&mut receiver).await.is_empty());
@@ -159,7 +177,14 @@ async fn a_missing_definition_is_waited_for() {
 async fn the_task_ends_with_its_receiver() {
     for cluster in [Cluster::new(), Cluster::empty()] {
         let (sender, receiver) = watch::channel(None);
-        let task = tokio::spawn(follow(api(&cluster), 1, sender, Arc::default(), metrics().watches, false));
+        let task = tokio::spawn(follow(
+            api(&cluster),
+            1,
+            sender,
+            Arc::default(),
+            metrics().watches,
+            false,
+        ));
         tokio::time::sleep(Duration::from_secs(7)).await;
         drop(receiver);
         timeout(Duration::from_secs(1), task)

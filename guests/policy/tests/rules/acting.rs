@@ -26,13 +26,14 @@ fn the_example_of_the_documentation_acts_on_the_second() {
     harness.put(running);
     harness.run();
     let reads = harness.objects_read();
-    harness.advance(23 * HOUR + 59 * MINUTE);
-    assert_eq!(harness.keys("Pod").len(), 4);
+    harness.advance(6 * HOUR - MINUTE);
     assert_eq!(
         harness.objects_read(),
         reads,
         "nothing is judged in between"
     );
+    harness.advance(18 * HOUR);
+    assert_eq!(harness.keys("Pod").len(), 4);
     harness.advance(Duration::from_secs(60));
     assert_eq!(
         harness.keys("Pod").len(),
@@ -44,6 +45,24 @@ fn the_example_of_the_documentation_acts_on_the_second() {
         harness.keys("Pod"),
         ["ci/kept", "ci/running", "shop/elsewhere"]
     );
+}
+
+/// Timers do not see that the wall clock is corrected.
+#[test]
+fn a_clock_that_is_set_forward_delays_a_rule_by_six_hours_at_most() {
+    let mut harness = rules(json!([{
+        "name": "failed-builds",
+        "match": {"resource": "pods"},
+        "when": "now - finishedAt(object) > duration('720h')",
+        "do": {"delete": {}},
+    }]));
+    harness.put(failed("ci", "old"));
+    harness.run();
+    harness.shift_clock(721 * 3_600_000);
+    harness.advance(5 * HOUR);
+    assert_eq!(harness.keys("Pod"), ["ci/old"]);
+    harness.advance(HOUR + MINUTE);
+    assert_eq!(harness.keys("Pod"), [""; 0]);
 }
 
 #[test]

@@ -96,6 +96,7 @@ impl Stream {
 
     /// How long nothing has come since the server accepted it.
     pub(super) fn silence(&self, now: Instant) -> Duration {
-        self.opened.map_or(Duration::ZERO, |_| now.since(self.heard))
+        self.opened
+            .map_or(Duration::ZERO, |_| now.since(self.heard))
     }
 }

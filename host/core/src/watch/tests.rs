@@ -511,7 +511,9 @@ fn a_server_that_knew_the_version_is_listed_less_and_less_often() {
             }
         }
         silences.push(driven.now.since(listed).as_secs() / 90);
-        driven.watch.handle_page(page(&["a"], version, ""), driven.now);
+        driven
+            .watch
+            .handle_page(page(&["a"], version, ""), driven.now);
         driven.watch.handle_opened(driven.now);
         driven.outputs();
     };

@@ -2,7 +2,7 @@
 //! segment records again.
 
 use std::cell::RefCell;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
@@ -245,6 +245,29 @@ fn a_failing_fsync_stops_recording() {
     writer.close().unwrap();
     let expected = [numbered(0..5), numbered(0..1)].concat();
     assert_eq!(changes(directory.path()), expected);
+}
+
+/// What goes into such a file is lost, and the disk reports no error.
+#[test]
+fn a_segment_that_is_removed_while_it_is_written_is_a_failure() {
+    let directory = directory();
+    let mut writer = Writer::open_on(Files, directory.path(), small(), START)
+        .unwrap()
+        .0;
+    writer.start_segment(START, b"host-a").unwrap();
+    writer.end_keyframe().unwrap();
+    Record::numbered(0).append(&mut writer);
+    writer.flush(true).unwrap();
+    fs::remove_file(&segments(directory.path())[0]).unwrap();
+    Record::numbered(1).append(&mut writer);
+    writer.flush(true).unwrap_err();
+    assert!(writer.needs_segment(START));
+
+    writer.start_segment(START + HOUR, b"host-a").unwrap();
+    writer.end_keyframe().unwrap();
+    Record::numbered(2).append(&mut writer);
+    writer.close().unwrap();
+    assert_eq!(changes(directory.path()), [Record::numbered(2)]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use davit_journal::{Part, Query};
 
 use super::{Decoded, DecodedEntries, open, refuse_missing, refused};
@@ -25,6 +25,10 @@ const OUTCOMES_FOLLOW: i64 = 3_600_000_000;
 
 pub(super) fn export(arguments: &JournalExportArguments) -> Result<()> {
     let output = arguments.output.as_path();
+    // The file takes the place of what is there: that of a device would be gone.
+    if fs::metadata(output).is_ok_and(|found| !found.is_file()) {
+        bail!("--output {}: it is not a regular file", output.display());
+    }
     let partial = partial(output);
     let written = write(arguments, &partial);
     if written.is_err() {
