@@ -122,9 +122,60 @@ fn run_executes_plans_and_exits_0_after_a_signal() {
     ] {
         assert!(metrics.contains(series), "{series} is missing:\n{metrics}");
     }
+    // A file that would never be read completely holds up no signal.
+    std::fs::remove_file(&config).unwrap();
+    let pipe = Command::new("mkfifo").arg(&config).status().unwrap();
+    assert!(pipe.success());
+    std::thread::sleep(Duration::from_secs(2));
     assert_eq!(run.terminate(), 0);
     assert_eq!(sim.terminate(), 0);
     assert!(!kubeconfig.exists());
+}
+
+/// The pod that Davit runs in has a cluster of its own, which nobody meant.
+#[test]
+fn a_kubeconfig_that_cannot_be_read_leads_to_no_other_cluster() {
+    let directory = tempfile::tempdir().unwrap();
+    let broken = directory.path().join("broken");
+    std::fs::write(
+        &broken,
+        "apiVersion: v1\nkind: Config\nclusters: [{name: c, clus",
+    )
+    .unwrap();
+    for path in [broken, directory.path().join("none")] {
+        let output = davit()
+            .arg("get")
+            .env("KUBECONFIG", &path)
+            .env("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+            .env("KUBERNETES_SERVICE_PORT", "1")
+            .output();
+        let text = failure(&output.unwrap());
+        let expected = format!("the kubeconfig {} cannot be used", path.display());
+        assert!(text.contains(&expected), "{text}");
+    }
+}
+
+#[test]
+fn a_server_that_no_proxy_covers_is_asked_without_a_proxy() {
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = directory.path().join("kubeconfig");
+    std::fs::write(&kubeconfig, davit_sim::kubeconfig("http://127.0.0.1:1")).unwrap();
+    let run = |exceptions: &str| {
+        let output = davit()
+            .args(["get", "--kubeconfig"])
+            .arg(&kubeconfig)
+            .env("HTTPS_PROXY", "http://127.0.0.1:2")
+            .env("NO_PROXY", exceptions)
+            .output();
+        failure(&output.unwrap())
+    };
+    let text = run("localhost,127.0.0.0/8");
+    assert!(
+        text.contains("refused") && !text.contains("proxy"),
+        "{text}"
+    );
+    let text = run("localhost");
+    assert!(text.contains("proxy"), "{text}");
 }
 
 #[test]
