@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use davit_core::api::encode_config;
-use davit_core::budget::CountedWrites;
 use davit_core::controller::Settings;
 use davit_core::desired::DesiredController;
 use davit_core::digest::ModuleDigest;
@@ -22,7 +21,6 @@ use davit_core::path::FieldTree;
 use davit_core::plan::Decision;
 use davit_core::project::Projector;
 use davit_core::revision::{CallLimits, LoadedRevision, RevisionIdentity};
-use davit_core::rollout::cohort::Cohort;
 use davit_core::store::{Snapshot, ViewId};
 use davit_core::stream::{Batch, StreamId, StreamSpec, Update};
 use davit_core::time::{Instant, Now, Wall};
@@ -230,26 +228,14 @@ fn desired<C: Controller + 'static>() -> Result<DesiredController<Guest>> {
         native: Arc::new(native),
         manifest: Arc::clone(&manifest),
     };
-    Ok(DesiredController {
-        name: manifest.name.clone(),
-        leads: true,
-        settings: Settings {
+    Ok(DesiredController::new(
+        manifest.name.clone(),
+        Settings {
             mode: Mode::Enforce,
             ..Settings::default()
         },
-        account: None,
-        stable: LoadedRevision {
-            guest,
-            manifest,
-            identity,
-            away: None,
-            is_shipped: true,
-        },
-        cohort: Cohort::default(),
-        candidate: None,
-        tripped: Vec::new(),
-        recent: CountedWrites::default(),
-    })
+        LoadedRevision::shipped(guest, manifest, identity),
+    ))
 }
 
 /// The fields of a resource that these manifests declare, as one stream would keep them.

@@ -34,6 +34,24 @@ pub struct DesiredController<G> {
     pub recent: CountedWrites,
 }
 
+impl<G> DesiredController<G> {
+    /// A controller that this replica leads: it never had a candidate, nor another host.
+    #[must_use]
+    pub fn new(name: impl Into<String>, settings: Settings, stable: LoadedRevision<G>) -> Self {
+        Self {
+            name: name.into(),
+            leads: true,
+            settings,
+            account: None,
+            stable,
+            cohort: Cohort::default(),
+            candidate: None,
+            tripped: Vec::new(),
+            recent: CountedWrites::default(),
+        }
+    }
+}
+
 impl<G> PartialEq for DesiredController<G> {
     fn eq(&self, other: &Self) -> bool {
         let Self {

@@ -386,11 +386,11 @@ impl<'a> Write<'a> {
             resource.push('/');
             resource.push_str(self.subresource);
         }
-        Some(Permission {
-            verb: self.verb.to_owned(),
-            group: served.resource.group.clone(),
+        Some(Permission::new(
+            self.verb,
+            served.resource.group.clone(),
             resource,
-        })
+        ))
     }
 }
 

@@ -30,6 +30,20 @@ pub struct WorkItem {
 impl WorkItem {
     /// How many failed plans an item keeps for its next attempt.
     pub const MAX_FAILURES: usize = 100;
+
+    /// An item that became due when it was enqueued, and never failed.
+    #[must_use]
+    pub fn new(queue: impl Into<String>, key: impl Into<String>, at: Instant) -> Self {
+        Self {
+            queue: queue.into(),
+            key: key.into(),
+            attempt: 0,
+            created_at: at,
+            due_at: at,
+            failures: Vec::new(),
+            cursor: String::new(),
+        }
+    }
 }
 
 /// A failed plan.

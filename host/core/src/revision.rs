@@ -118,6 +118,20 @@ pub struct LoadedRevision<G> {
     pub is_shipped: bool,
 }
 
+impl<G> LoadedRevision<G> {
+    /// A revision whose module ships with Davit.
+    #[must_use]
+    pub fn shipped(guest: G, manifest: Arc<Manifest>, identity: RevisionIdentity) -> Self {
+        Self {
+            guest,
+            manifest,
+            identity,
+            away: None,
+            is_shipped: true,
+        }
+    }
+}
+
 /// Revisions are the same if their identities are.
 impl<G> PartialEq for LoadedRevision<G> {
     fn eq(&self, other: &Self) -> bool {

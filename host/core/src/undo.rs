@@ -234,11 +234,7 @@ mod tests {
     fn manifest(permissions: &[(&str, &str, &str)]) -> Manifest {
         let permissions = permissions
             .iter()
-            .map(|(verb, group, resource)| Permission {
-                verb: (*verb).to_owned(),
-                group: (*group).to_owned(),
-                resource: (*resource).to_owned(),
-            });
+            .map(|&(verb, group, resource)| Permission::new(verb, group, resource));
         Manifest {
             permissions: permissions.collect(),
             ..Manifest::default()

@@ -23,12 +23,12 @@ use davit_core::manifest::{Manifest, Source};
 use davit_core::mapping::Mapping;
 use davit_core::msgpack;
 use davit_core::notes::Notes;
-use davit_core::object::{Kind, ProjectedObject};
+use davit_core::object::ProjectedObject;
 use davit_core::path::{FieldPath, FieldTree};
 use davit_core::plan::WorkItem;
 use davit_core::project::Projector;
 use davit_core::queue::PendingSnapshot;
-use davit_core::store::{SegmentSpec, Snapshot, Store, ViewId, ViewKey, ViewSpec};
+use davit_core::store::{SegmentSpec, Snapshot, Store, ViewId, ViewSpec};
 use davit_core::time::Now;
 use davit_engine::{Call, Engine, EngineConfig, Guest, Limits, LiveReads};
 use futures::future::{BoxFuture, FutureExt as _};
@@ -176,23 +176,8 @@ impl Cluster {
         let fields: FieldTree = watch.fields.iter().collect();
         let mut store = Store::default();
         let mut changes = Vec::new();
-        let view = store.add_view(ViewSpec {
-            fields: fields.clone(),
-            hidden: FieldTree::default(),
-            indexes: watch.indexes.clone(),
-            key: ViewKey::Name,
-        });
-        let pods = SegmentSpec {
-            resource: resource.clone(),
-            kind: Kind {
-                api_version: "v1".into(),
-                kind: "Pod".into(),
-            },
-            namespaced: true,
-            namespace: String::new(),
-            label_selector: String::new(),
-            field_selector: String::new(),
-        };
+        let view = store.add_view(ViewSpec::from(watch));
+        let pods = SegmentSpec::new(resource.clone(), "Pod", true);
         let segment = store.attach(view, &pods, &mut changes)?;
         let mut projector = Projector::new(fields.clone());
         let objects = (0..PODS).map(|number| pod(&mut projector, number));
@@ -202,15 +187,7 @@ impl Cluster {
         Ok(Self {
             snapshot: store.snapshot(),
             views: Arc::new(BTreeMap::from([(watch.name.clone(), view)])),
-            item: WorkItem {
-                queue: tick.queue.clone(),
-                key: tick.key.clone(),
-                attempt: 0,
-                created_at: now.instant,
-                due_at: now.instant,
-                failures: Vec::new(),
-                cursor: String::new(),
-            },
+            item: WorkItem::new(tick.queue.clone(), tick.key.clone(), now.instant),
         })
     }
 

@@ -27,7 +27,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use davit_core::api::encode_config;
-use davit_core::budget::CountedWrites;
 use davit_core::controller::{Outcome, Settings};
 use davit_core::desired::DesiredController;
 use davit_core::digest::ModuleDigest;
@@ -40,7 +39,6 @@ use davit_core::manifest::Manifest;
 use davit_core::mapping::{Discovery, Mapping, ServedResource};
 use davit_core::object::{ApiResource, Kind, ObjectRecord, ObjectRef, ProjectedObject, Uid};
 use davit_core::revision::{CallLimits, LoadedRevision, RevisionIdentity};
-use davit_core::rollout::cohort::Cohort;
 use davit_core::stream::{Batch, StreamId, Update};
 use davit_core::time::{Instant, Now, Wall};
 use davit_guest::Controller;
@@ -184,26 +182,14 @@ fn desired<C: Controller + 'static>(name: &str) -> DesiredController<Guest> {
         native: Arc::new(native),
         manifest: Arc::clone(&manifest),
     };
-    DesiredController {
-        name: name.to_owned(),
-        leads: true,
-        settings: Settings {
+    DesiredController::new(
+        name,
+        Settings {
             mode: Mode::Enforce,
             ..Settings::default()
         },
-        account: None,
-        stable: LoadedRevision {
-            guest,
-            manifest,
-            identity,
-            away: None,
-            is_shipped: true,
-        },
-        cohort: Cohort::default(),
-        candidate: None,
-        tripped: Vec::new(),
-        recent: CountedWrites::default(),
-    }
+        LoadedRevision::shipped(guest, manifest, identity),
+    )
 }
 
 impl Pod {

@@ -49,11 +49,9 @@ pub(crate) fn describe(program: &str, config: &[u8]) -> DescribeResult {
     let (native, mut manifest) = describe_native(program, config)?;
     let greedy = encode_config(&self::config(program, GREEDY));
     if greedy.is_ok_and(|greedy| greedy == config) && program != "storage-version-gc" {
-        manifest.permissions.push(Permission {
-            verb: "get".to_owned(),
-            group: String::new(),
-            resource: "secrets".to_owned(),
-        });
+        manifest
+            .permissions
+            .push(Permission::new("get", "", "secrets"));
     }
     Ok((native, manifest))
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use davit_core::budget::CountedWrites;
 use davit_core::controller::{Outcome, PlanId, Settings};
 use davit_core::desired::DesiredController;
 use davit_core::digest::ModuleDigest;
@@ -15,7 +14,6 @@ use davit_core::machine::{
 };
 use davit_core::plan::{Plan, Step, WorkItem};
 use davit_core::revision::{CallLimits, LoadedRevision, RevisionIdentity};
-use davit_core::rollout::cohort::Cohort;
 use davit_core::stream::{Batch, StreamId, Update};
 use davit_core::time::{Instant, Now};
 use davit_core::{controller, plan};
@@ -144,24 +142,12 @@ impl<C: Controller> Driver<C> {
             call_millis: 1000,
             instances: INSTANCES,
         };
-        let stable = LoadedRevision {
-            guest: (),
-            manifest: Arc::new(self.guest.manifest().clone()),
-            identity: RevisionIdentity::new(ModuleDigest([0; 32]), Arc::from([]), limits),
-            away: None,
-            is_shipped: true,
-        };
-        let desired = DesiredController {
-            leads: true,
-            name: self.name.clone(),
-            settings: self.settings.clone(),
-            account: None,
-            stable,
-            cohort: Cohort::default(),
-            candidate: None,
-            tripped: Vec::new(),
-            recent: CountedWrites::default(),
-        };
+        let stable = LoadedRevision::shipped(
+            (),
+            Arc::new(self.guest.manifest().clone()),
+            RevisionIdentity::new(ModuleDigest([0; 32]), Arc::from([]), limits),
+        );
+        let desired = DesiredController::new(self.name.clone(), self.settings.clone(), stable);
         self.machine.apply(self.now(), vec![desired]);
     }
 
@@ -284,13 +270,8 @@ impl<C: Controller> Driver<C> {
         self.follow();
         let now = self.now();
         let item = WorkItem {
-            queue: queue.to_owned(),
-            key: key.to_owned(),
-            attempt: 0,
-            created_at: now.instant,
-            due_at: now.instant,
-            failures: Vec::new(),
             cursor: cursor.to_owned(),
+            ..WorkItem::new(queue, key, now.instant)
         };
         let call = self.machine.preview(now, &self.name, item);
         call.expect("the controller waits for a resource that is not served: put an object of it")

@@ -215,42 +215,28 @@ fn revision(ticks: usize, config: u8) -> LoadedRevision<()> {
     let manifest = Manifest {
         name: "bench".to_owned(),
         version: "1".to_owned(),
-        summary: String::new(),
-        watches: Vec::new(),
-        triggers: Vec::new(),
         queues: vec![queue("ticks", 64), queue("items", 1)],
         ticks: (0..ticks).map(tick).collect(),
-        permissions: vec![Permission {
-            verb: "delete".to_owned(),
-            group: String::new(),
-            resource: "pods".to_owned(),
-        }],
-        metrics: Vec::new(),
-        config_schema: String::new(),
-        live_fields: Vec::new(),
+        permissions: vec![Permission::new("delete", "", "pods")],
+        ..Manifest::default()
     };
     let limits = CallLimits {
         memory_mib: 64,
         call_millis: 1000,
         instances: 4,
     };
-    LoadedRevision {
-        guest: (),
-        manifest: Arc::new(manifest),
-        identity: RevisionIdentity::new(ModuleDigest([1; 32]), [config].into(), limits),
-        away: None,
-        is_shipped: true,
-    }
+    LoadedRevision::shipped(
+        (),
+        Arc::new(manifest),
+        RevisionIdentity::new(ModuleDigest([1; 32]), [config].into(), limits),
+    )
 }
 
 fn queue(name: &str, batch: u32) -> QueueSpec {
     QueueSpec {
-        name: name.to_owned(),
         workers: 64,
         batch,
-        priority: 0,
-        retry_initial: Duration::from_secs(1),
         retry_max: Duration::from_secs(60),
-        rate: None,
+        ..QueueSpec::new(name)
     }
 }

@@ -89,15 +89,7 @@ fn calls() -> impl Fn(usize) -> Call {
     let views = Arc::new(BTreeMap::new());
     let mapping = Arc::new(Mapping::default());
     let now = Now::default();
-    let item = WorkItem {
-        queue: "work".to_owned(),
-        key: "done".to_owned(),
-        attempt: 0,
-        created_at: now.instant,
-        due_at: now.instant,
-        failures: Vec::new(),
-        cursor: String::new(),
-    };
+    let item = WorkItem::new("work", "done", now.instant);
     move |items| Call {
         now,
         items: vec![item.clone(); items],

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant as Clock};
 use anyhow::{Context as _, Result, ensure};
 use davit::metrics::number;
 use davit_core::manifest::IndexSpec;
-use davit_core::object::{ApiResource, Kind, ProjectedObject, Uid};
+use davit_core::object::{ApiResource, ProjectedObject, Uid};
 use davit_core::path::FieldPath;
-use davit_core::store::{SegmentId, SegmentSpec, Store, ViewId, ViewKey, ViewSpec};
+use davit_core::store::{SegmentId, SegmentSpec, Store, ViewId, ViewSpec};
 use davit_core::time::Instant;
 use rmp::encode::{self, ByteBuf};
 
@@ -183,21 +183,10 @@ fn add(
         .collect::<Result<_, _>>()?;
     let view = store.add_view(ViewSpec {
         fields: fields.iter().collect(),
-        hidden: davit_core::path::FieldTree::default(),
         indexes,
-        key: ViewKey::Name,
+        ..ViewSpec::default()
     });
-    let spec = SegmentSpec {
-        resource: ApiResource::new("", "v1", plural),
-        kind: Kind {
-            api_version: "v1".into(),
-            kind: kind.into(),
-        },
-        namespaced: plural == "pods",
-        namespace: String::new(),
-        label_selector: String::new(),
-        field_selector: String::new(),
-    };
+    let spec = SegmentSpec::new(ApiResource::new("", "v1", plural), kind, plural == "pods");
     let segment = store.attach(view, &spec, &mut Vec::new())?;
     Ok((view, segment))
 }

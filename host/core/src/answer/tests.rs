@@ -9,15 +9,7 @@ use crate::plan::Enqueue;
 fn manifest() -> Manifest {
     Manifest {
         name: "test".to_owned(),
-        queues: vec![QueueSpec {
-            name: "work".to_owned(),
-            workers: 1,
-            batch: 1,
-            priority: 0,
-            retry_initial: Duration::from_secs(1),
-            retry_max: Duration::from_secs(1),
-            rate: None,
-        }],
+        queues: vec![QueueSpec::new("work")],
         ..Manifest::default()
     }
 }

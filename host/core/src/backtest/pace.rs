@@ -119,15 +119,7 @@ mod tests {
     use super::*;
 
     fn item(key: &str) -> WorkItem {
-        WorkItem {
-            queue: "pods".into(),
-            key: key.into(),
-            attempt: 0,
-            created_at: Instant::ZERO,
-            due_at: Instant::ZERO,
-            failures: vec![],
-            cursor: String::new(),
-        }
+        WorkItem::new("pods", key, Instant::ZERO)
     }
 
     #[test]

@@ -122,15 +122,7 @@ mod tests {
     use crate::time::Instant;
 
     fn item(key: &str) -> WorkItem {
-        WorkItem {
-            queue: "pods".into(),
-            key: key.into(),
-            attempt: 0,
-            created_at: Instant::ZERO,
-            due_at: Instant::ZERO,
-            failures: vec![],
-            cursor: String::new(),
-        }
+        WorkItem::new("pods", key, Instant::ZERO)
     }
 
     /// A call about an item: how many live reads it has, and how many have no answer.

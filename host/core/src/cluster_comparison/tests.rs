@@ -38,16 +38,7 @@ fn manifest(name: &str) -> Manifest {
 
 fn every_deletable(name: &str) -> Manifest {
     Manifest {
-        watches: vec![WatchSpec {
-            name: "objects".into(),
-            source: Source::EveryDeletable(vec![]),
-            namespace: String::new(),
-            label_selector: String::new(),
-            field_selector: String::new(),
-            fields: vec![],
-            indexes: vec![],
-            optional: false,
-        }],
+        watches: vec![WatchSpec::new("objects", Source::EveryDeletable(vec![]))],
         ..manifest(name)
     }
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::mapping::ServedResource;
-use crate::object::{Kind, ProjectedObject, Uid};
+use crate::object::{ProjectedObject, Uid};
 use crate::store::{SegmentSpec, ViewKey, ViewSpec};
 
 /// A store with one view of every deletable resource, and its coverage.
@@ -14,16 +14,10 @@ struct Bench {
 }
 
 fn watch() -> WatchSpec {
-    WatchSpec {
-        name: "objects".to_owned(),
-        source: Source::EveryDeletable(vec![ApiResource::new("", "v1", "events")]),
-        namespace: String::new(),
-        label_selector: String::new(),
-        field_selector: String::new(),
-        fields: Vec::new(),
-        indexes: Vec::new(),
-        optional: false,
-    }
+    WatchSpec::new(
+        "objects",
+        Source::EveryDeletable(vec![ApiResource::new("", "v1", "events")]),
+    )
 }
 
 fn served(group: &str, version: &str, plural: &str) -> ServedResource {
@@ -57,10 +51,8 @@ impl Bench {
     fn new(served: &[ServedResource], definitions: &[&str]) -> Self {
         let mut store = Store::default();
         let view = store.add_view(ViewSpec {
-            fields: [].into_iter().collect(),
-            hidden: crate::path::FieldTree::default(),
-            indexes: Vec::new(),
             key: ViewKey::Uid,
+            ..ViewSpec::default()
         });
         let mut bench = Self {
             store,
@@ -95,17 +87,7 @@ impl Bench {
     }
 
     fn segment(&mut self, served: &ServedResource) -> SegmentId {
-        let spec = SegmentSpec {
-            resource: served.resource.clone(),
-            kind: Kind {
-                api_version: served.resource.api_version().into(),
-                kind: served.kind.as_str().into(),
-            },
-            namespaced: served.namespaced,
-            namespace: String::new(),
-            label_selector: String::new(),
-            field_selector: String::new(),
-        };
+        let spec = SegmentSpec::of(&self.watch, served);
         let attached = self.store.attach(self.view, &spec, &mut Vec::new());
         attached.unwrap()
     }

@@ -11,26 +11,11 @@ fn manifest(permissions: &[(&str, &str, &str)]) -> Manifest {
     Manifest {
         name: "test".into(),
         version: "1".into(),
-        summary: String::new(),
-        watches: vec![],
-        triggers: vec![],
-        queues: vec![],
-        ticks: vec![],
         permissions: permissions
             .iter()
-            .map(|(verb, group, resource)| permission(verb, group, resource))
+            .map(|&(verb, group, resource)| Permission::new(verb, group, resource))
             .collect(),
-        metrics: vec![],
-        config_schema: String::new(),
-        live_fields: Vec::new(),
-    }
-}
-
-fn permission(verb: &str, group: &str, resource: &str) -> Permission {
-    Permission {
-        verb: verb.into(),
-        group: group.into(),
-        resource: resource.into(),
+        ..Manifest::default()
     }
 }
 
@@ -139,7 +124,7 @@ fn each_step_needs_its_own_permission() {
     assert_eq!(
         ruling(&both, DELETE_PODS),
         Ruling::Refuse(Refusal::NotDeclared {
-            permission: permission("patch", "", "pods/status")
+            permission: Permission::new("patch", "", "pods/status")
         })
     );
     // A permission on a resource does not include its subresources, nor the reverse.
@@ -177,7 +162,7 @@ fn a_create_is_ruled_on_by_the_created_kind() {
     assert_eq!(
         ruling(&plan, &[("create", "", "pods")]),
         Ruling::Refuse(Refusal::NotDeclared {
-            permission: permission("create", "batch", "jobs")
+            permission: Permission::new("create", "batch", "jobs")
         })
     );
     assert_eq!(ruling(&plan, &[("create", "batch", "jobs")]), Ruling::Admit);
@@ -219,7 +204,7 @@ fn the_operator_can_grant_less_than_the_guest_declares() {
     assert_eq!(
         ruling_of_rule(&delete_pod(), &other),
         Ruling::Refuse(Refusal::NotGranted {
-            permission: permission("delete", "", "pods"),
+            permission: Permission::new("delete", "", "pods"),
             namespace: "ns".into(),
         })
     );
@@ -251,7 +236,7 @@ fn an_apply_that_may_create_needs_two_permissions() {
     let create = ("create", "batch", "jobs");
     let missing = |verb| {
         Ruling::Refuse(Refusal::NotDeclared {
-            permission: permission(verb, "batch", "jobs"),
+            permission: Permission::new(verb, "batch", "jobs"),
         })
     };
     assert_eq!(ruling(&apply(""), &[patch, create]), Ruling::Admit);
@@ -312,7 +297,7 @@ fn events_need_a_declared_and_granted_permission() {
         };
         plan(object, vec![event()])
     };
-    let events = permission("create", "", "events");
+    let events = Permission::new("create", "", "events");
     assert_eq!(
         ruling(&about("ns"), DELETE_PODS),
         Ruling::Refuse(Refusal::NotDeclared {
@@ -350,7 +335,7 @@ fn davits_namespace_is_deleted_only_by_a_rule_that_names_it() {
     let all = json!({"verb": "*", "group": "*", "resource": "*"});
     assert_eq!(ruling_of_rule(&delete("default"), &all), Ruling::Admit);
     let refused = Ruling::Refuse(Refusal::NotGranted {
-        permission: permission("delete", "", "namespaces"),
+        permission: Permission::new("delete", "", "namespaces"),
         namespace: "davit-system".into(),
     });
     assert_eq!(ruling_of_rule(&delete("davit-system"), &all), refused);

@@ -10,14 +10,9 @@ fn grant(rules: Value) -> Grant {
 
 fn watch(source: Source, namespace: &str, fields: &[&str]) -> WatchSpec {
     WatchSpec {
-        name: "objects".into(),
-        source,
         namespace: namespace.into(),
-        label_selector: String::new(),
-        field_selector: String::new(),
         fields: paths(fields),
-        indexes: Vec::new(),
-        optional: false,
+        ..WatchSpec::new("objects", source)
     }
 }
 
@@ -32,25 +27,14 @@ fn paths(texts: &[&str]) -> Vec<FieldPath> {
 fn manifest(watches: Vec<WatchSpec>, permissions: &[(&str, &str, &str)]) -> Manifest {
     Manifest {
         name: "test".into(),
-        version: String::new(),
-        summary: String::new(),
         watches,
-        triggers: Vec::new(),
-        queues: Vec::new(),
-        ticks: Vec::new(),
         permissions: permissions.iter().map(|it| permission(*it)).collect(),
-        metrics: Vec::new(),
-        config_schema: String::new(),
-        live_fields: Vec::new(),
+        ..Manifest::default()
     }
 }
 
 fn permission((verb, group, resource): (&str, &str, &str)) -> Permission {
-    Permission {
-        verb: verb.into(),
-        group: group.into(),
-        resource: resource.into(),
-    }
+    Permission::new(verb, group, resource)
 }
 
 /// What a guest lacks that declares this watch alone.

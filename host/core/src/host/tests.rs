@@ -91,13 +91,11 @@ fn loaded(spec: &ControllerSpec) -> LoadedRevision<Guest> {
     if let Some(plural) = spec.config["watches"].as_str() {
         manifest.watches[0].source = Source::One(ApiResource::new("", "v1", plural));
     }
-    LoadedRevision {
-        guest: spec.config["threshold"].as_u64().unwrap(),
-        manifest: Arc::new(manifest),
-        identity: RevisionIdentity::new(ModuleDigest([1; 32]), config.into(), spec.limits),
-        away: None,
-        is_shipped: true,
-    }
+    LoadedRevision::shipped(
+        spec.config["threshold"].as_u64().unwrap(),
+        Arc::new(manifest),
+        RevisionIdentity::new(ModuleDigest([1; 32]), config.into(), spec.limits),
+    )
 }
 
 /// The version of a recorded status: every write makes another one.

@@ -97,14 +97,12 @@ fn watch(number: usize, config: ResourceConfig) -> Result<WatchSpec, SpecError> 
         check(&resource, field).map_err(|reason| refused(format!("fields[{place}]"), reason))?;
     }
     Ok(WatchSpec {
-        name: format!("profile-{number}"),
-        source: Source::One(resource),
         namespace: config.namespace,
         label_selector: config.label_selector,
         field_selector: config.field_selector,
         fields: config.fields,
-        indexes: Vec::new(),
         optional: true,
+        ..WatchSpec::new(format!("profile-{number}"), Source::One(resource))
     })
 }
 

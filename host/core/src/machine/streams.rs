@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::coverage::{Coverage, excepts};
 use crate::manifest::{Source, WatchSpec};
 use crate::mapping::{Mapping, ServedResource};
-use crate::object::{ApiResource, Kind};
+use crate::object::ApiResource;
 use crate::observation::PendingResource;
 use crate::store::{
     Change, FeedUpdate, Feeds, MissingFields, SegmentId, SegmentSpec, Store, ViewId,
@@ -160,7 +160,7 @@ impl Streams {
         changes: &mut Vec<Change>,
     ) {
         let served = wanted(&watch.source, mapping);
-        let served = served.map(|served| segment_spec(watch, served));
+        let served = served.map(|served| SegmentSpec::of(watch, served));
         let kept = store.segments().map(|(_, spec)| spec);
         let kept = kept.filter(|spec| is_kept(spec, watch, mapping));
         let specs: Vec<SegmentSpec> = served.chain(kept.map(|spec| (**spec).clone())).collect();
@@ -327,19 +327,5 @@ fn wanted<'m>(
             let ApiResource { group, plural, .. } = &served.resource;
             !excepts(except, group, plural)
         })),
-    }
-}
-
-fn segment_spec(watch: &WatchSpec, served: &ServedResource) -> SegmentSpec {
-    SegmentSpec {
-        resource: served.resource.clone(),
-        kind: Kind {
-            api_version: served.resource.api_version().into(),
-            kind: served.kind.as_str().into(),
-        },
-        namespaced: served.namespaced,
-        namespace: watch.namespace.clone(),
-        label_selector: watch.label_selector.clone(),
-        field_selector: watch.field_selector.clone(),
     }
 }

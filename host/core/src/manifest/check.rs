@@ -275,7 +275,6 @@ fn unique<'a>(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
 
     use super::*;
     use crate::object::ApiResource;
@@ -283,17 +282,12 @@ mod tests {
     fn ordered_by(order: &str, fields: &[&str], source: Source) -> Result<(), String> {
         let path = |path: &str| path.parse().unwrap();
         let watch = WatchSpec {
-            name: "pods".into(),
-            source,
-            namespace: String::new(),
-            label_selector: String::new(),
-            field_selector: String::new(),
             fields: fields.iter().map(|field| path(field)).collect(),
             indexes: vec![IndexSpec {
                 order: Some(path(order)),
                 ..IndexSpec::new("by-name", path("metadata.name"))
             }],
-            optional: false,
+            ..WatchSpec::new("pods", source)
         };
         validate_watch(&watch).map_err(|error| error.to_string())
     }
@@ -327,14 +321,8 @@ mod tests {
 
     fn every_resource(fields: Vec<FieldPath>) -> WatchSpec {
         WatchSpec {
-            name: "objects".into(),
-            source: Source::EveryDeletable(vec![]),
-            namespace: String::new(),
-            label_selector: String::new(),
-            field_selector: String::new(),
             fields,
-            indexes: vec![],
-            optional: false,
+            ..WatchSpec::new("objects", Source::EveryDeletable(vec![]))
         }
     }
 
@@ -415,15 +403,7 @@ mod tests {
         Manifest {
             name: "test".into(),
             version: "1".into(),
-            summary: String::new(),
-            watches: vec![],
-            triggers: vec![],
-            queues: vec![],
-            ticks: vec![],
-            permissions: vec![],
-            metrics: vec![],
-            config_schema: String::new(),
-            live_fields: Vec::new(),
+            ..Manifest::default()
         }
     }
 
@@ -442,14 +422,9 @@ mod tests {
         let refused = |change: &dyn Fn(&mut Trigger)| {
             let node = IndexSpec::new("node", "spec.nodeName".parse().unwrap());
             let watch = |name: &str| WatchSpec {
-                name: name.into(),
-                source: Source::One(ApiResource::new("", "v1", name)),
-                namespace: String::new(),
-                label_selector: String::new(),
-                field_selector: String::new(),
                 fields: vec!["spec".parse().unwrap()],
                 indexes: vec![node.clone()],
-                optional: false,
+                ..WatchSpec::new(name, Source::One(ApiResource::new("", "v1", name)))
             };
             let mut trigger = Trigger {
                 watch: "pods".into(),
@@ -461,15 +436,7 @@ mod tests {
             let manifest = Manifest {
                 watches: vec![watch("pods"), watch("nodes")],
                 triggers: vec![trigger],
-                queues: vec![QueueSpec {
-                    name: "work".into(),
-                    workers: 1,
-                    batch: 1,
-                    priority: 0,
-                    retry_initial: Duration::from_secs(1),
-                    retry_max: Duration::from_secs(1),
-                    rate: None,
-                }],
+                queues: vec![QueueSpec::new("work")],
                 ..empty()
             };
             manifest.validate().err().map(|error| error.to_string())
@@ -478,12 +445,7 @@ mod tests {
             refused(&|trigger| trigger.condition.iter_mut().for_each(change))
         };
         assert_eq!(refused(&|_| {}), None);
-        let trigger = Trigger {
-            watch: "pods".into(),
-            queue: "other".into(),
-            key: TriggerKey::OwnUid,
-            condition: None,
-        };
+        let trigger = Trigger::new("pods", "other", TriggerKey::OwnUid);
         let mut nothing = Manifest {
             triggers: vec![trigger],
             ..empty()

@@ -241,7 +241,50 @@ pub struct LiveFields {
     pub fields: Vec<FieldPath>,
 }
 
+impl Trigger {
+    /// A trigger that is about all objects of the watch.
+    #[must_use]
+    pub fn new(watch: impl Into<String>, queue: impl Into<String>, key: TriggerKey) -> Self {
+        Self {
+            watch: watch.into(),
+            queue: queue.into(),
+            key,
+            condition: None,
+        }
+    }
+}
+
+impl QueueSpec {
+    /// A queue as the SDK declares one: its items are reconciled one by one.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            workers: 1,
+            batch: 1,
+            priority: 0,
+            retry_initial: Duration::from_secs(1),
+            retry_max: Duration::from_mins(5),
+            rate: None,
+        }
+    }
+}
+
 impl Permission {
+    /// A verb on a resource of a group.
+    #[must_use]
+    pub fn new(
+        verb: impl Into<String>,
+        group: impl Into<String>,
+        resource: impl Into<String>,
+    ) -> Self {
+        Self {
+            verb: verb.into(),
+            group: group.into(),
+            resource: resource.into(),
+        }
+    }
+
     /// What a guest asks for whose plans record events.
     #[must_use]
     pub fn of_events() -> Self {
@@ -301,6 +344,21 @@ pub struct MetricSpec {
 }
 
 impl WatchSpec {
+    /// A watch of all objects, which keeps no fields of them.
+    #[must_use]
+    pub fn new(name: impl Into<String>, source: Source) -> Self {
+        Self {
+            name: name.into(),
+            source,
+            namespace: String::new(),
+            label_selector: String::new(),
+            field_selector: String::new(),
+            fields: Vec::new(),
+            indexes: Vec::new(),
+            optional: false,
+        }
+    }
+
     /// The group and the plural in a rule of RBAC; `*` stands for all.
     #[must_use]
     pub fn rule_resource(&self) -> (&str, &str) {

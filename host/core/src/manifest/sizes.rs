@@ -178,45 +178,27 @@ mod tests {
         Manifest {
             name: "test".into(),
             version: "1".into(),
-            summary: String::new(),
             watches: vec![watch("pods")],
-            triggers: vec![],
             queues: vec![queue("work")],
             ticks: vec![TickSpec {
                 queue: "work".into(),
                 key: "tick".into(),
                 period: SHORTEST_TICK,
             }],
-            permissions: vec![],
             metrics: vec![metric("m")],
-            config_schema: String::new(),
-            live_fields: Vec::new(),
+            ..Manifest::default()
         }
     }
 
     fn watch(name: &str) -> WatchSpec {
         WatchSpec {
-            name: name.into(),
-            source: Source::One(ApiResource::new("", "v1", "pods")),
-            namespace: String::new(),
-            label_selector: String::new(),
-            field_selector: String::new(),
             fields: vec!["metadata.name".parse().unwrap()],
-            indexes: vec![],
-            optional: false,
+            ..WatchSpec::new(name, Source::One(ApiResource::new("", "v1", "pods")))
         }
     }
 
     fn queue(name: &str) -> QueueSpec {
-        QueueSpec {
-            name: name.into(),
-            workers: 1,
-            batch: 1,
-            priority: 0,
-            retry_initial: Duration::from_secs(1),
-            retry_max: Duration::from_secs(1),
-            rate: None,
-        }
+        QueueSpec::new(name)
     }
 
     fn metric(name: &str) -> MetricSpec {
@@ -253,17 +235,8 @@ mod tests {
             }
             lists
         };
-        let trigger = |_| Trigger {
-            watch: "pods".into(),
-            queue: "work".into(),
-            key: TriggerKey::OwnKey,
-            condition: None,
-        };
-        let permission = |resource| Permission {
-            verb: "get".into(),
-            group: String::new(),
-            resource,
-        };
+        let trigger = |_| Trigger::new("pods", "work", TriggerKey::OwnKey);
+        let permission = |resource| Permission::new("get", "", resource);
         let tick = |key| TickSpec {
             queue: "work".into(),
             key,

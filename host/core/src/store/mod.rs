@@ -64,7 +64,7 @@ pub struct ViewId(pub(crate) u32);
 pub(crate) struct FieldsId(pub(crate) u32);
 
 /// What a view shows of its segments.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ViewSpec {
     /// The fields that the view shows. A change of other fields does not change the
     /// view.
@@ -79,10 +79,11 @@ pub struct ViewSpec {
 }
 
 /// How a view names an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ViewKey {
     /// `namespace/name`, or `name` for a cluster-scoped object. For views of
     /// one segment.
+    #[default]
     Name,
     /// The uid, in a view of many resources.
     Uid,

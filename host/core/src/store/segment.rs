@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use super::pack::Dictionary;
 use super::{FieldsId, ViewId};
+use crate::manifest::WatchSpec;
+use crate::mapping::ServedResource;
 use crate::object::{ApiResource, Kind, ProjectedObject};
 use crate::path::FieldTree;
 use crate::secrets;
@@ -31,6 +33,33 @@ pub struct SegmentSpec {
 }
 
 impl SegmentSpec {
+    /// All objects of a resource.
+    #[must_use]
+    pub fn new(resource: ApiResource, kind: &str, namespaced: bool) -> Self {
+        Self {
+            kind: Kind {
+                api_version: resource.api_version().into(),
+                kind: kind.into(),
+            },
+            resource,
+            namespaced,
+            namespace: String::new(),
+            label_selector: String::new(),
+            field_selector: String::new(),
+        }
+    }
+
+    /// The objects of a served resource that a watch selects.
+    #[must_use]
+    pub fn of(watch: &WatchSpec, served: &ServedResource) -> Self {
+        Self {
+            namespace: watch.namespace.clone(),
+            label_selector: watch.label_selector.clone(),
+            field_selector: watch.field_selector.clone(),
+            ..Self::new(served.resource.clone(), &served.kind, served.namespaced)
+        }
+    }
+
     /// Whether an object may leave the list without being deleted, because it matches no longer.
     pub(crate) fn is_selected(&self) -> bool {
         !self.label_selector.is_empty() || !self.field_selector.is_empty()

@@ -1,18 +1,13 @@
 //! A store for the tests of other modules.
 
-use super::{SegmentId, SegmentSpec, Store, ViewId, ViewKey, ViewSpec};
-use crate::object::{ApiResource, Kind};
+use super::{SegmentId, SegmentSpec, Store, ViewId, ViewSpec};
+use crate::object::ApiResource;
 use crate::time::Instant;
 
 /// All pods of a cluster, listed, in one view that reads no fields: the store keeps
 /// what a test puts into it.
 pub(crate) fn pods() -> (Store, ViewId, SegmentId) {
-    let view = ViewSpec {
-        fields: [].into_iter().collect(),
-        hidden: crate::path::FieldTree::default(),
-        indexes: vec![],
-        key: ViewKey::Name,
-    };
+    let view = ViewSpec::default();
     pods_as(view)
 }
 
@@ -20,17 +15,7 @@ pub(crate) fn pods() -> (Store, ViewId, SegmentId) {
 pub(crate) fn pods_as(view: ViewSpec) -> (Store, ViewId, SegmentId) {
     let mut store = Store::default();
     let view = store.add_view(view);
-    let spec = SegmentSpec {
-        resource: ApiResource::new("", "v1", "pods"),
-        kind: Kind {
-            api_version: "v1".into(),
-            kind: "Pod".into(),
-        },
-        namespaced: true,
-        namespace: String::new(),
-        label_selector: String::new(),
-        field_selector: String::new(),
-    };
+    let spec = SegmentSpec::new(ApiResource::new("", "v1", "pods"), "Pod", true);
     let segment = store.attach(view, &spec, &mut Vec::new()).unwrap();
     let fields = store.segment_fields(segment).unwrap().clone();
     store

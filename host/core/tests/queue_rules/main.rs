@@ -33,13 +33,10 @@ fn at(seconds: u64) -> Instant {
 
 fn spec(name: &str) -> QueueSpec {
     QueueSpec {
-        name: name.to_owned(),
         workers: 100,
         batch: 100,
-        priority: 0,
-        retry_initial: SECOND,
         retry_max: SECOND * 60,
-        rate: None,
+        ..QueueSpec::new(name)
     }
 }
 

@@ -11,7 +11,6 @@
 )]
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use davit_core::answer::{AnswerError, DecisionLimits};
 use davit_core::manifest::{Manifest, MetricKind, MetricSpec, QueueSpec};
@@ -210,15 +209,7 @@ fn manifest() -> Manifest {
     };
     Manifest {
         name: "fuzzed".to_owned(),
-        queues: vec![QueueSpec {
-            name: "pods".to_owned(),
-            workers: 1,
-            batch: 1,
-            priority: 0,
-            retry_initial: Duration::from_secs(1),
-            retry_max: Duration::from_secs(1),
-            rate: None,
-        }],
+        queues: vec![QueueSpec::new("pods")],
         metrics: vec![
             metric("total", MetricKind::Counter, &["reason"]),
             metric("seconds", MetricKind::Histogram, &[]),

@@ -144,15 +144,7 @@ fn foos() -> UnlistedResource {
 }
 
 pub(crate) fn item(key: &str) -> WorkItem {
-    WorkItem {
-        queue: "work".to_owned(),
-        key: key.to_owned(),
-        attempt: 0,
-        created_at: NOW.instant,
-        due_at: NOW.instant,
-        failures: Vec::new(),
-        cursor: String::new(),
-    }
+    WorkItem::new("work", key, NOW.instant)
 }
 
 /// Lets the guest show one behaviour, and returns its report.
@@ -170,17 +162,7 @@ pub(crate) fn report(decisions: Vec<Decision>) -> String {
 
 /// The pods of all namespaces.
 pub(crate) fn all_pods() -> SegmentSpec {
-    SegmentSpec {
-        resource: ApiResource::new("", "v1", "pods"),
-        kind: Kind {
-            api_version: "v1".into(),
-            kind: "Pod".into(),
-        },
-        namespaced: true,
-        namespace: String::new(),
-        label_selector: String::new(),
-        field_selector: String::new(),
-    }
+    SegmentSpec::new(ApiResource::new("", "v1", "pods"), "Pod", true)
 }
 
 /// Five pods, `ns/p0` to `ns/p4`: three on `n1`, one on `n2`, one on none.
@@ -200,9 +182,8 @@ fn cluster() -> (Store, BTreeMap<String, davit_core::store::ViewId>) {
     };
     let view = store.add_view(ViewSpec {
         fields,
-        hidden: davit_core::path::FieldTree::default(),
         indexes: vec![by_node, bound],
-        key: davit_core::store::ViewKey::Name,
+        ..ViewSpec::default()
     });
     let segment = store.attach(view, &all_pods(), &mut changes).unwrap();
     let nodes = ["n1", "n1", "n1", "n2", ""];
@@ -246,13 +227,9 @@ pub(crate) fn pod_data(node: &str) -> Vec<u8> {
 
 fn queue() -> davit_core::manifest::QueueSpec {
     davit_core::manifest::QueueSpec {
-        name: "work".to_owned(),
-        workers: 1,
-        batch: 1,
-        priority: 0,
         retry_initial: Duration::from_millis(5),
         retry_max: Duration::from_secs(1),
-        rate: None,
+        ..davit_core::manifest::QueueSpec::new("work")
     }
 }
 

@@ -114,12 +114,7 @@ fn call_about(guest: &Guest, pods: &[&str]) -> Call {
     };
     let mut store = Store::default();
     let mut changes = Vec::new();
-    let view = store.add_view(ViewSpec {
-        fields: watch.fields.iter().collect(),
-        hidden: davit_core::path::FieldTree::default(),
-        indexes: Vec::new(),
-        key: davit_core::store::ViewKey::Name,
-    });
+    let view = store.add_view(ViewSpec::from(watch));
     let segment = all_pods();
     assert_eq!(*resource, segment.resource);
     let segment = store.attach(view, &segment, &mut changes).unwrap();

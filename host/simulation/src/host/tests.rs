@@ -35,14 +35,8 @@ impl NativeGuest for Watcher {
 #[allow(clippy::unnecessary_wraps, reason = "a catalogue may fail")]
 fn describe(program: &str, _: &[u8]) -> DescribeResult {
     let pods = WatchSpec {
-        name: "pods".to_owned(),
-        source: Source::One(ApiResource::new("", "v1", "pods")),
-        namespace: String::new(),
-        label_selector: String::new(),
-        field_selector: String::new(),
         fields: vec!["spec.nodeName".parse().unwrap()],
-        indexes: Vec::new(),
-        optional: false,
+        ..WatchSpec::new("pods", Source::One(ApiResource::new("", "v1", "pods")))
     };
     let manifest = Manifest {
         name: program.to_owned(),

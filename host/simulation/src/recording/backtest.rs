@@ -2,7 +2,6 @@
 
 use davit_core::api::ControllerSpec;
 use davit_core::backtest::{Against, Backtest, BacktestSettings, LiveAnswers, Report, drop_unread};
-use davit_core::budget::CountedWrites;
 use davit_core::controller::Settings;
 use davit_core::desired::DesiredController;
 use davit_core::grant::Grant;
@@ -10,7 +9,6 @@ use davit_core::journal::{ControllerEntry, decode};
 use davit_core::machine::Call;
 use davit_core::plan::Decision;
 use davit_core::revision::{LoadedRevision, RevisionIdentity};
-use davit_core::rollout::cohort::Cohort;
 
 use super::Recording;
 use crate::guest::{Guest, Reconciliation};
@@ -71,30 +69,25 @@ impl Recording {
         let grant = recorded.grant.clone();
         let spec = backtest.spec().and_then(|it| serde_json::from_str(it).ok());
         let spec = spec.and_then(|it| ControllerSpec::read(&it).ok());
-        let identity = RevisionIdentity::new(stable.module, stable.config.clone(), stable.limits);
-        Some(DesiredController {
-            name: recorded.name.clone(),
-            leads: true,
-            settings: match spec {
-                Some(spec) => spec.settings(grant),
-                None => Settings {
-                    grant,
-                    ..Settings::default()
-                },
+        let settings = match spec {
+            Some(spec) => spec.settings(grant),
+            None => Settings {
+                grant,
+                ..Settings::default()
             },
-            account: None,
-            stable: LoadedRevision {
+        };
+        let identity = RevisionIdentity::new(stable.module, stable.config.clone(), stable.limits);
+        Some(DesiredController::new(
+            recorded.name.clone(),
+            settings,
+            LoadedRevision {
                 guest: guest.clone(),
                 manifest: guest.manifest.clone(),
                 identity,
                 away: None,
                 is_shipped: recorded.grant == Grant::Declared,
             },
-            cohort: Cohort::default(),
-            candidate: None,
-            tripped: Vec::new(),
-            recent: CountedWrites::default(),
-        })
+        ))
     }
 }
 

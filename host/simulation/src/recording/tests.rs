@@ -53,15 +53,7 @@ impl NativeGuest for Counter {
 
 #[allow(clippy::unnecessary_wraps, reason = "a catalogue may fail")]
 fn describe(program: &str, _: &[u8]) -> DescribeResult {
-    let queue = QueueSpec {
-        name: "ticks".to_owned(),
-        workers: 1,
-        batch: 1,
-        priority: 0,
-        retry_initial: Duration::from_secs(1),
-        retry_max: Duration::from_secs(1),
-        rate: None,
-    };
+    let queue = QueueSpec::new("ticks");
     let tick = TickSpec {
         queue: "ticks".to_owned(),
         key: "tick".to_owned(),

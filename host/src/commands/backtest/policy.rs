@@ -6,14 +6,12 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use davit_core::api::{ControllerSpec, encode_config};
-use davit_core::budget::CountedWrites;
 use davit_core::controller::Settings;
 use davit_core::desired::DesiredController;
 use davit_core::digest::ModuleDigest;
 use davit_core::grant::Grant;
 use davit_core::journal::{ControllerEntry, RevisionEntry};
 use davit_core::revision::{LoadedRevision, RevisionIdentity};
-use davit_core::rollout::cohort::Cohort;
 use davit_core::untrusted;
 use davit_engine::Guest;
 use serde_json::Value;
@@ -107,17 +105,7 @@ fn desired(
         let missing = serde_json::to_string(&missing).unwrap_or_default();
         bail!("the guest declares more than is granted; spec.permissions lacks {missing}");
     }
-    Ok(DesiredController {
-        name: name.to_owned(),
-        leads: true,
-        settings,
-        account: None,
-        stable,
-        cohort: Cohort::default(),
-        candidate: None,
-        tripped: Vec::new(),
-        recent: CountedWrites::default(),
-    })
+    Ok(DesiredController::new(name, settings, stable))
 }
 
 /// The policy under test, and its settings.

@@ -118,15 +118,7 @@ pub(in crate::commands) fn call(number: u64, controller: &str, queue: &str, key:
         controller: controller.into(),
         revision: "r".into(),
         role: Role::Stable,
-        items: vec![WorkItem {
-            queue: queue.into(),
-            key: key.into(),
-            attempt: 0,
-            created_at: Instant::ZERO,
-            due_at: Instant::ZERO,
-            failures: vec![],
-            cursor: String::new(),
-        }],
+        items: vec![WorkItem::new(queue, key, Instant::ZERO)],
         reasons: vec![],
         continues: None,
     }))

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result, anyhow};
 use davit_core::manifest::{IndexFilter, IndexSpec};
 use davit_core::mapping::Mapping;
-use davit_core::object::{ApiResource, Kind, ProjectedObject, group_of};
+use davit_core::object::{ApiResource, ProjectedObject, group_of};
 use davit_core::path::{FieldPath, FieldTree};
 use davit_core::project::Projector;
 use davit_core::store::{
-    Entry, IndexView, Page, Place, SegmentSpec, Snapshot, Store, View, ViewId, ViewKey, ViewSpec,
+    Entry, IndexView, Page, Place, SegmentSpec, Snapshot, Store, View, ViewId, ViewSpec,
 };
 use davit_core::time::Instant;
 use davit_sim::custom;
@@ -46,15 +46,10 @@ impl Cache {
             let served = served.with_context(|| format!("{resource} is not served"))?;
             let view = store.add_view(view_of(watch)?);
             let segment = SegmentSpec {
-                kind: Kind {
-                    api_version: resource.api_version().into(),
-                    kind: served.kind.as_str().into(),
-                },
-                namespaced: served.namespaced,
                 namespace: watch.namespace.clone(),
                 label_selector: watch.label_selector.clone(),
                 field_selector: watch.field_selector.clone(),
-                resource,
+                ..SegmentSpec::new(resource, &served.kind, served.namespaced)
             };
             segments.push((store.attach(view, &segment, &mut Vec::new())?, &watch.name));
             views.insert(watch.name.clone(), view);
@@ -130,9 +125,8 @@ fn view_of(watch: &Watch) -> Result<ViewSpec> {
     let indexes = watch.indexes.iter().map(index_of);
     Ok(ViewSpec {
         fields: fields.iter().collect(),
-        hidden: FieldTree::default(),
         indexes: indexes.collect::<Result<_>>()?,
-        key: ViewKey::Name,
+        ..ViewSpec::default()
     })
 }
 

@@ -226,17 +226,7 @@ mod tests {
     /// A list of kind `Pod`.
     fn spec(group: &str, plural: &str) -> SegmentSpec {
         let resource = davit_core::object::ApiResource::new(group, "v1", plural);
-        SegmentSpec {
-            kind: davit_core::object::Kind {
-                api_version: resource.api_version().into(),
-                kind: "Pod".into(),
-            },
-            resource,
-            namespaced: true,
-            namespace: String::new(),
-            label_selector: String::new(),
-            field_selector: String::new(),
-        }
+        SegmentSpec::new(resource, "Pod", true)
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 
 use davit_core::manifest::{IndexSpec, Source, WatchSpec};
-use davit_core::object::{ApiResource, Kind, ProjectedObject, Uid};
+use davit_core::object::{ApiResource, ProjectedObject, Uid};
 use davit_core::path::FieldPath;
 use davit_core::store::{Change, SegmentId, SegmentSpec, Snapshot, Store, ViewId, ViewSpec};
 use davit_core::time::Instant;
@@ -32,28 +32,13 @@ impl Graph {
     fn new() -> Self {
         let path: FieldPath = OWNERS.parse().unwrap();
         let watch = WatchSpec {
-            name: "objects".into(),
-            source: Source::EveryDeletable(Vec::new()),
-            namespace: String::new(),
-            label_selector: String::new(),
-            field_selector: String::new(),
             fields: vec![path.clone()],
             indexes: vec![IndexSpec::new("owner", path)],
-            optional: false,
+            ..WatchSpec::new("objects", Source::EveryDeletable(Vec::new()))
         };
         let mut store = Store::default();
         let view = store.add_view(ViewSpec::from(&watch));
-        let spec = SegmentSpec {
-            resource: ApiResource::new("", "v1", "pods"),
-            kind: Kind {
-                api_version: "v1".into(),
-                kind: "Pod".into(),
-            },
-            namespaced: true,
-            namespace: String::new(),
-            label_selector: String::new(),
-            field_selector: String::new(),
-        };
+        let spec = SegmentSpec::new(ApiResource::new("", "v1", "pods"), "Pod", true);
         let mut changes = Vec::new();
         let segment = store.attach(view, &spec, &mut changes).unwrap();
         let fields = store.segment_fields(segment).unwrap().clone();

@@ -12,7 +12,7 @@ pub(super) use super::guests::{
 use crate::backtest::{
     Against, AskedSpan, Backtest, BacktestSettings, Refusal, Report, drop_unread,
 };
-use crate::budget::{CountedWrites, Guardrails};
+use crate::budget::Guardrails;
 use crate::controller::{Outcome, Settings};
 use crate::desired::DesiredController;
 use crate::digest::ModuleDigest;
@@ -27,7 +27,6 @@ use crate::object::{ApiResource, ProjectedObject, Uid};
 use crate::path::FieldPath;
 use crate::plan::Decision;
 use crate::revision::{CallLimits, LoadedRevision, RevisionIdentity};
-use crate::rollout::cohort::Cohort;
 use crate::stream::{Batch, StreamId, StreamSpec, Update};
 use crate::time::{Instant, Now, Wall};
 use crate::watch::Condition;
@@ -54,45 +53,24 @@ fn served(plural: &str, kind: &str) -> ServedResource {
 fn watch(plural: &str, fields: &[&str]) -> WatchSpec {
     let fields = fields.iter().map(|path| path.parse::<FieldPath>().unwrap());
     WatchSpec {
-        name: plural.into(),
-        source: Source::One(resource(plural)),
-        namespace: String::new(),
-        label_selector: String::new(),
-        field_selector: String::new(),
         fields: fields.collect(),
-        indexes: vec![],
-        optional: false,
+        ..WatchSpec::new(plural, Source::One(resource(plural)))
     }
 }
 
 /// A guest that watches these fields of pods, and nodes.
 pub(super) fn manifest(fields: &[&str]) -> Manifest {
-    let permission = |verb: &str, resource: &str| Permission {
-        verb: verb.into(),
-        group: String::new(),
-        resource: resource.into(),
-    };
+    let permission = |verb: &str, resource: &str| Permission::new(verb, "", resource);
     Manifest {
         name: "test".into(),
         version: "1".into(),
-        summary: String::new(),
         watches: vec![watch("pods", fields), watch("nodes", &NODE_FIELDS)],
-        triggers: vec![Trigger {
-            watch: "pods".into(),
-            queue: "pods".into(),
-            key: TriggerKey::OwnKey,
-            condition: None,
-        }],
+        triggers: vec![Trigger::new("pods", "pods", TriggerKey::OwnKey)],
         queues: vec![QueueSpec {
-            name: "pods".into(),
             workers: 10,
-            batch: 1,
-            priority: 0,
-            retry_initial: SECOND,
             retry_max: 8 * SECOND,
-            rate: None,
+            ..QueueSpec::new("pods")
         }],
-        ticks: vec![],
         permissions: vec![
             permission("delete", "pods"),
             permission("delete", CLAIMS),
@@ -100,9 +78,7 @@ pub(super) fn manifest(fields: &[&str]) -> Manifest {
             permission("patch", "pods"),
             permission("patch", "pods/status"),
         ],
-        metrics: vec![],
-        config_schema: String::new(),
-        live_fields: Vec::new(),
+        ..Manifest::default()
     }
 }
 
@@ -129,26 +105,18 @@ pub(super) fn desired(guest: Guest, fields: &[&str]) -> DesiredController<Guest>
         instances: 4,
     };
     let digest = ModuleDigest::of(guest.name.as_bytes());
-    DesiredController {
-        name: "test".into(),
-        leads: true,
-        settings: Settings {
+    DesiredController::new(
+        "test",
+        Settings {
             mode: Mode::Enforce,
             ..Settings::default()
         },
-        account: None,
-        stable: LoadedRevision {
+        LoadedRevision::shipped(
             guest,
-            manifest: Arc::new(manifest(fields)),
-            identity: RevisionIdentity::new(digest, [0x80].into(), limits),
-            away: None,
-            is_shipped: true,
-        },
-        cohort: Cohort::default(),
-        candidate: None,
-        tripped: vec![],
-        recent: CountedWrites::default(),
-    }
+            Arc::new(manifest(fields)),
+            RevisionIdentity::new(digest, [0x80].into(), limits),
+        ),
+    )
 }
 
 pub(super) fn decide(call: &Call<Guest>) -> Vec<Decision> {

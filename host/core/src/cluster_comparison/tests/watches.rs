@@ -13,11 +13,7 @@ fn only_what_a_guest_may_delete_is_watched() {
         source: Source::One(ApiResource::new("", "v1", plural)),
         ..every_deletable("x").watches.remove(0)
     };
-    let permission = |verb: &str, resource: &str| Permission {
-        verb: verb.into(),
-        group: String::new(),
-        resource: resource.into(),
-    };
+    let permission = |verb: &str, resource: &str| Permission::new(verb, "", resource);
     let mut guest = manifest("podgc");
     guest.watches = vec![
         one("pods", "pods"),
@@ -44,11 +40,7 @@ fn only_what_a_guest_may_delete_is_watched() {
 fn the_watch_of_pods_shows_who_has_set_a_mark() {
     let mut guest = every_deletable("podgc");
     guest.watches[0].source = Source::One(ApiResource::new("", "v1", "pods"));
-    guest.permissions = vec![Permission {
-        verb: "delete".into(),
-        group: String::new(),
-        resource: "pods".into(),
-    }];
+    guest.permissions = vec![Permission::new("delete", "", "pods")];
     let fields: FieldTree = actor::watches(&guest)[0].fields.iter().collect();
     let json = json!({
         "metadata": {

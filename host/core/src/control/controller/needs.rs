@@ -196,14 +196,11 @@ mod tests {
 
     fn pods_of(namespace: &str) -> WatchSpec {
         WatchSpec {
-            name: format!("pods of {namespace}"),
-            source: Source::One(ApiResource::new("", "v1", "pods")),
             namespace: namespace.to_owned(),
-            label_selector: String::new(),
-            field_selector: String::new(),
-            fields: Vec::new(),
-            indexes: Vec::new(),
-            optional: false,
+            ..WatchSpec::new(
+                format!("pods of {namespace}"),
+                Source::One(ApiResource::new("", "v1", "pods")),
+            )
         }
     }
 

@@ -67,36 +67,19 @@ fn manifest(spec: &ControllerSpec) -> Manifest {
     let watches = watched.map(|resource| {
         let resource = resource.as_str().unwrap();
         WatchSpec {
-            name: resource.into(),
-            source: Source::One(ApiResource::new("", "v1", resource)),
-            namespace: String::new(),
-            label_selector: String::new(),
-            field_selector: String::new(),
             fields: vec!["data".parse().unwrap()],
-            indexes: Vec::new(),
-            optional: false,
+            ..WatchSpec::new(resource, Source::One(ApiResource::new("", "v1", resource)))
         }
     });
     let permissions = match &spec.config["writes"] {
-        serde_json::Value::Bool(true) => vec![Permission {
-            verb: "delete".into(),
-            group: String::new(),
-            resource: "pods".into(),
-        }],
+        serde_json::Value::Bool(true) => vec![Permission::new("delete", "", "pods")],
         serde_json::Value::String(_) => vec![Permission::of_events()],
         _ => Vec::new(),
     };
     Manifest {
         name: NAME.into(),
-        version: String::new(),
-        summary: String::new(),
         watches: watches.collect(),
-        triggers: Vec::new(),
-        queues: Vec::new(),
-        ticks: Vec::new(),
         permissions,
-        metrics: Vec::new(),
-        config_schema: String::new(),
-        live_fields: Vec::new(),
+        ..Manifest::default()
     }
 }

@@ -58,13 +58,10 @@ fn pods() -> ApiResource {
 
 fn queue(name: &str, batch: u32) -> QueueSpec {
     QueueSpec {
-        name: name.into(),
         workers: 4,
         batch,
-        priority: 0,
-        retry_initial: SECOND,
         retry_max: 8 * SECOND,
-        rate: None,
+        ..QueueSpec::new(name)
     }
 }
 
@@ -72,41 +69,18 @@ fn manifest() -> Manifest {
     Manifest {
         name: "test".into(),
         version: "1".into(),
-        summary: String::new(),
         watches: vec![WatchSpec {
-            name: "pods".into(),
-            source: Source::One(pods()),
-            namespace: String::new(),
-            label_selector: String::new(),
-            field_selector: String::new(),
             fields: vec!["spec.nodeName".parse().unwrap()],
             indexes: vec![IndexSpec::new("node", "spec.nodeName".parse().unwrap())],
-            optional: false,
+            ..WatchSpec::new("pods", Source::One(pods()))
         }],
         triggers: vec![
-            Trigger {
-                watch: "pods".into(),
-                queue: "pods".into(),
-                key: TriggerKey::OwnKey,
-                condition: None,
-            },
-            Trigger {
-                watch: "pods".into(),
-                queue: "nodes".into(),
-                key: TriggerKey::Index("node".into()),
-                condition: None,
-            },
+            Trigger::new("pods", "pods", TriggerKey::OwnKey),
+            Trigger::new("pods", "nodes", TriggerKey::Index("node".into())),
         ],
         queues: vec![queue("pods", 1), queue("nodes", 10)],
-        ticks: vec![],
-        permissions: vec![Permission {
-            verb: "delete".into(),
-            group: String::new(),
-            resource: "pods".into(),
-        }],
-        metrics: vec![],
-        config_schema: String::new(),
-        live_fields: Vec::new(),
+        permissions: vec![Permission::new("delete", "", "pods")],
+        ..Manifest::default()
     }
 }
 
@@ -117,13 +91,11 @@ fn loaded(manifest: Manifest) -> LoadedRevision<()> {
         call_millis: 1000,
         instances: 1_000_000,
     };
-    LoadedRevision {
-        guest: (),
-        manifest: Arc::new(manifest),
-        identity: RevisionIdentity::new(ModuleDigest([1; 32]), [0x80].into(), limits),
-        away: None,
-        is_shipped: true,
-    }
+    LoadedRevision::shipped(
+        (),
+        Arc::new(manifest),
+        RevisionIdentity::new(ModuleDigest([1; 32]), [0x80].into(), limits),
+    )
 }
 
 fn views(view: ViewId) -> Views {

@@ -71,15 +71,7 @@ impl Bench {
         let (controller, snapshot) = (&mut self.controller, self.store.snapshot());
         let revision = controller.revision(role).unwrap();
         let pending = revision.pending();
-        let item = WorkItem {
-            queue: "pods".into(),
-            key: "none".into(),
-            attempt: 0,
-            created_at: self.now,
-            due_at: self.now,
-            failures: vec![],
-            cursor: String::new(),
-        };
+        let item = WorkItem::new("pods", "none", self.now);
         let notes = controller.preview(&snapshot, &self.mapping, item).notes;
         let due = |key| {
             let item = pending.get("pods", key);

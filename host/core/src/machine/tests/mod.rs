@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use super::*;
 use crate::account::Account;
-use crate::budget::CountedWrites;
 use crate::controller::Settings;
 use crate::desired::DesiredController;
 use crate::digest::ModuleDigest;
@@ -307,16 +306,7 @@ pub(crate) fn served(plural: &str) -> ServedResource {
 }
 
 fn watch(name: &str, source: Source) -> WatchSpec {
-    WatchSpec {
-        name: name.into(),
-        source,
-        namespace: String::new(),
-        label_selector: String::new(),
-        field_selector: String::new(),
-        fields: vec![],
-        indexes: vec![],
-        optional: false,
-    }
+    WatchSpec::new(name, source)
 }
 
 /// A watch of pods, whose keys are reconciled one by one.
@@ -324,32 +314,15 @@ pub(crate) fn manifest() -> Manifest {
     Manifest {
         name: "test".into(),
         version: "1".into(),
-        summary: String::new(),
         watches: vec![watch("pods", Source::One(resource("pods")))],
-        triggers: vec![Trigger {
-            watch: "pods".into(),
-            queue: "pods".into(),
-            key: TriggerKey::OwnKey,
-            condition: None,
-        }],
+        triggers: vec![Trigger::new("pods", "pods", TriggerKey::OwnKey)],
         queues: vec![QueueSpec {
-            name: "pods".into(),
             workers: 10,
-            batch: 1,
-            priority: 0,
-            retry_initial: SECOND,
             retry_max: 8 * SECOND,
-            rate: None,
+            ..QueueSpec::new("pods")
         }],
-        ticks: vec![],
-        permissions: vec![Permission {
-            verb: "delete".into(),
-            group: String::new(),
-            resource: "pods".into(),
-        }],
-        metrics: vec![],
-        config_schema: String::new(),
-        live_fields: Vec::new(),
+        permissions: vec![Permission::new("delete", "", "pods")],
+        ..Manifest::default()
     }
 }
 
@@ -361,13 +334,11 @@ fn revision(guest: Guest, manifest: Manifest) -> LoadedRevision<Guest> {
         instances: 4,
     };
     let digest = ModuleDigest::of(guest.as_bytes());
-    LoadedRevision {
+    LoadedRevision::shipped(
         guest,
-        manifest: Arc::new(manifest),
-        identity: RevisionIdentity::new(digest, [0x80].into(), limits),
-        away: None,
-        is_shipped: true,
-    }
+        Arc::new(manifest),
+        RevisionIdentity::new(digest, [0x80].into(), limits),
+    )
 }
 
 fn enforce() -> Settings {
@@ -386,17 +357,7 @@ fn account(name: &str) -> Account {
 
 /// A controller whose stable revision is that guest.
 fn desired(guest: Guest, settings: Settings) -> DesiredController<Guest> {
-    DesiredController {
-        name: "test".into(),
-        leads: true,
-        settings,
-        account: None,
-        stable: revision(guest, manifest()),
-        cohort: Cohort::default(),
-        candidate: None,
-        tripped: vec![],
-        recent: CountedWrites::default(),
-    }
+    DesiredController::new("test", settings, revision(guest, manifest()))
 }
 
 /// The same with a candidate of this weight.

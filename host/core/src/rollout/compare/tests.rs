@@ -251,15 +251,7 @@ fn a_reconcile_of_the_same_version_counts_although_the_target_is_gone() {
 fn a_timer_after_the_window_counts_as_a_decision() {
     for (seconds, expected) in [(29, (1, 0)), (31, (0, 1))] {
         let mut bench = Bench::with(&["a"]);
-        let spec = QueueSpec {
-            name: "pods".into(),
-            workers: 1,
-            batch: 1,
-            priority: 0,
-            retry_initial: WINDOW,
-            retry_max: WINDOW,
-            rate: None,
-        };
+        let spec = QueueSpec::new("pods");
         let mut queues = Queues::new(at(0), &[spec], &[]);
         let timer = Enqueue {
             item: key("a"),

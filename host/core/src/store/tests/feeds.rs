@@ -220,9 +220,7 @@ impl World {
 fn join(store: &mut Store, field: &str) -> (ViewId, SegmentId) {
     let view = store.add_view(ViewSpec {
         fields: fields(&[field]),
-        hidden: FieldTree::default(),
-        indexes: vec![],
-        key: ViewKey::Name,
+        ..ViewSpec::default()
     });
     let joined = store.attach(view, &segment("pods"), &mut Vec::new());
     (view, joined.unwrap())

@@ -9,9 +9,7 @@ fn logging(plural: &str) -> (Store, SegmentId) {
     store.start_log();
     let view = store.add_view(ViewSpec {
         fields: fields(&["data"]),
-        hidden: FieldTree::default(),
-        indexes: vec![],
-        key: ViewKey::Name,
+        ..ViewSpec::default()
     });
     let id = store
         .attach(view, &segment(plural), &mut Vec::new())
@@ -214,9 +212,7 @@ fn a_heartbeat_is_there_before_somebody_reads_it() {
     let reader = store.views().next().unwrap();
     let other = store.add_view(ViewSpec {
         fields: fields(&["metadata.labels"]),
-        hidden: FieldTree::default(),
-        indexes: vec![],
-        key: ViewKey::Name,
+        ..ViewSpec::default()
     });
     store.take_log();
     apply(&mut store, id, item("a", "a", "2", &with_data("y")), 2);

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use super::*;
 use crate::msgpack::sample::{Sample, list, map};
-use crate::object::{ApiResource, Kind, ProjectedObject, Uid};
+use crate::object::{ApiResource, ProjectedObject, Uid};
 use crate::path::FieldPath;
 use crate::time::Instant;
 
@@ -29,17 +29,7 @@ fn segment(plural: &str) -> SegmentSpec {
         "leases" => "coordination.k8s.io",
         _ => "",
     };
-    SegmentSpec {
-        resource: ApiResource::new(group, "v1", plural),
-        kind: Kind {
-            api_version: "v1".into(),
-            kind: plural.into(),
-        },
-        namespaced: true,
-        namespace: String::new(),
-        label_selector: String::new(),
-        field_selector: String::new(),
-    }
+    SegmentSpec::new(ApiResource::new(group, "v1", plural), plural, true)
 }
 
 fn item(name: &str, uid: &str, version: &str, data: &Sample) -> ProjectedObject {
@@ -61,9 +51,8 @@ fn pods_by_node() -> (Store, ViewId, SegmentId) {
     let mut store = Store::default();
     let view = store.add_view(ViewSpec {
         fields: fields(&["spec.nodeName"]),
-        hidden: FieldTree::default(),
         indexes: vec![index("node", "spec.nodeName")],
-        key: ViewKey::Name,
+        ..ViewSpec::default()
     });
     let pods = store
         .attach(view, &segment("pods"), &mut Vec::new())
@@ -95,9 +84,7 @@ fn the_changes_of_an_object_are_in_the_order_of_their_views() {
     let views = ["spec.nodeName", "status.phase", "spec.nodeName"].map(|field| {
         let view = store.add_view(ViewSpec {
             fields: fields(&[field]),
-            hidden: FieldTree::default(),
-            indexes: vec![],
-            key: ViewKey::Name,
+            ..ViewSpec::default()
         });
         pods = store.attach(view, &segment("pods"), &mut Vec::new()).ok();
         view
@@ -211,9 +198,8 @@ fn a_view_waits_for_fields_that_were_not_listed() {
     apply(&mut store, pods, item("a", "u", "1", &on_node("n")), 1);
     let wide = store.add_view(ViewSpec {
         fields: fields(&["spec.nodeName", "status.phase"]),
-        hidden: FieldTree::default(),
         indexes: vec![index("phase", "status.phase")],
-        key: ViewKey::Name,
+        ..ViewSpec::default()
     });
     let mut changes = Vec::new();
     assert_eq!(store.attach(wide, &segment("pods"), &mut changes), Ok(pods));
@@ -256,8 +242,7 @@ fn a_view_shows_no_field_that_only_others_read() {
     let wide = store.add_view(ViewSpec {
         fields: fields(&["data"]),
         hidden: fields(&["metadata.labels"]),
-        indexes: vec![],
-        key: ViewKey::Name,
+        ..ViewSpec::default()
     });
     let mut changes = Vec::new();
     store.attach(wide, &segment("pods"), &mut changes).unwrap();
@@ -288,9 +273,7 @@ fn a_view_shows_no_field_that_only_others_read() {
     // A view that joins later shows no more.
     let late = store.add_view(ViewSpec {
         fields: fields(&["spec.nodeName"]),
-        hidden: FieldTree::default(),
-        indexes: vec![],
-        key: ViewKey::Name,
+        ..ViewSpec::default()
     });
     store.attach(late, &segment("pods"), &mut changes).unwrap();
     assert_eq!(shown(&store, late), narrow_data.encode());
@@ -321,9 +304,8 @@ fn a_candidate_sees_the_change_times_of_the_stable_revision() {
     let mut attach = |paths: &[&str]| {
         let view = store.add_view(ViewSpec {
             fields: fields(paths),
-            hidden: FieldTree::default(),
             indexes: vec![index("node", "spec.nodeName")],
-            key: ViewKey::Name,
+            ..ViewSpec::default()
         });
         let mut changes = Vec::new();
         store.attach(view, &segment("pods"), &mut changes).unwrap();
@@ -346,9 +328,9 @@ fn a_view_of_many_resources_has_uids_as_keys() {
     let mut store = Store::default();
     let view = store.add_view(ViewSpec {
         fields: fields(&["metadata.ownerReferences"]),
-        hidden: FieldTree::default(),
         indexes: vec![index("owner", "metadata.ownerReferences[*].uid")],
         key: ViewKey::Uid,
+        ..ViewSpec::default()
     });
     let mut changes = Vec::new();
     let owned = |uid: &str| {

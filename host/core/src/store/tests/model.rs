@@ -454,9 +454,9 @@ pub(super) fn templates() -> Vec<ViewSpec> {
     let some = || BTreeSet::from(["a", "b"].map(str::to_owned));
     let view = |paths: &[&str], indexes, key| ViewSpec {
         fields: fields(paths),
-        hidden: FieldTree::default(),
         indexes,
         key,
+        hidden: FieldTree::default(),
     };
     vec![
         view(&["a"], vec![index("a", "a", false, true)], ViewKey::Name),

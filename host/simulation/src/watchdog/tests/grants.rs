@@ -9,23 +9,16 @@ use super::*;
 /// A guest that watches pods and deletes them.
 pub(super) fn manifest() -> Manifest {
     let pods = WatchSpec {
-        name: "pods".to_owned(),
-        source: davit_core::manifest::Source::One(ApiResource::new("", "v1", "pods")),
-        namespace: String::new(),
-        label_selector: String::new(),
-        field_selector: String::new(),
         fields: vec!["spec.nodeName".parse().unwrap()],
-        indexes: Vec::new(),
-        optional: false,
+        ..WatchSpec::new(
+            "pods",
+            davit_core::manifest::Source::One(ApiResource::new("", "v1", "pods")),
+        )
     };
     Manifest {
         name: CONTROLLER.to_owned(),
         watches: vec![pods],
-        permissions: vec![Permission {
-            verb: "delete".to_owned(),
-            group: String::new(),
-            resource: "pods".to_owned(),
-        }],
+        permissions: vec![Permission::new("delete", "", "pods")],
         ..Manifest::default()
     }
 }

@@ -78,15 +78,7 @@ fn plan(uid: &str) -> Plan {
 
 /// A call for one item, and its answer with these plans.
 fn decided(number: u64, uids: &[&str]) -> [Entry; 2] {
-    let item = WorkItem {
-        queue: "pods".to_owned(),
-        key: format!("key-{number}"),
-        attempt: 0,
-        created_at: Instant::ZERO,
-        due_at: Instant::ZERO,
-        failures: Vec::new(),
-        cursor: String::new(),
-    };
+    let item = WorkItem::new("pods", format!("key-{number}"), Instant::ZERO);
     let call = CallEntry {
         id: call_id(number),
         controller: "podgc".into(),

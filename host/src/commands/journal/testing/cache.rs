@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use davit_core::journal::Entry;
 use davit_core::mapping::Mapping;
-use davit_core::object::{ApiResource, Kind, ProjectedObject, Uid};
-use davit_core::path::{FieldPath, FieldTree};
-use davit_core::store::{SegmentId, SegmentSpec, Store, ViewId, ViewKey, ViewSpec};
+use davit_core::object::{ApiResource, ProjectedObject, Uid};
+use davit_core::path::FieldPath;
+use davit_core::store::{SegmentId, SegmentSpec, Store, ViewId, ViewSpec};
 use davit_core::time::Instant;
 use serde_json::Value;
 
@@ -80,21 +80,9 @@ impl Cache {
         let paths: Vec<FieldPath> = fields.iter().map(|path| path.parse().unwrap()).collect();
         let view = self.store.add_view(ViewSpec {
             fields: paths.iter().collect(),
-            hidden: FieldTree::default(),
-            indexes: vec![],
-            key: ViewKey::Name,
+            ..ViewSpec::default()
         });
-        let spec = SegmentSpec {
-            kind: Kind {
-                api_version: resource.api_version().into(),
-                kind: kind.into(),
-            },
-            resource,
-            namespaced: kind != "Node",
-            namespace: String::new(),
-            label_selector: String::new(),
-            field_selector: String::new(),
-        };
+        let spec = SegmentSpec::new(resource, kind, kind != "Node");
         let segment = self.store.attach(view, &spec, &mut Vec::new()).unwrap();
         self.views.insert(name.to_owned(), view);
         self.segments.insert(kind.to_owned(), segment);
