@@ -9,6 +9,9 @@ pub mod reads;
 
 use std::fmt;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::budget::Trip;
 use crate::expectation::ExpectationState;
 use crate::grant::Grant;
@@ -21,14 +24,14 @@ use crate::rollout::cohort::Ownership;
 use crate::store::Object;
 
 /// What the host does with the plans of a controller.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Mode {
-    /// Its plans are executed.
+    /// Plans are executed.
     Enforce,
-    /// A dry run: its plans are logged and counted.
+    /// Plans are logged and counted, not executed.
     #[default]
     DryRun,
-    /// It does not run.
+    /// The guest is not called.
     Disabled,
 }
 

@@ -36,7 +36,8 @@ use crate::published::{Published, undescribed};
 use crate::resource::describe;
 use access::Access;
 pub(crate) use access::lacking;
-use davit_core::api::{ControllerSpec, ModeConfig, SpecError};
+use davit_core::api::{ControllerSpec, SpecError};
+use davit_core::gate::Mode;
 
 /// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -466,6 +467,6 @@ async fn check_fields(published: &Published, manifest: &Manifest, findings: &mut
 }
 
 /// Whether a controller in this mode writes.
-pub(super) fn writes(mode: ModeConfig) -> bool {
-    mode == ModeConfig::Enforce
+pub(super) fn writes(mode: Mode) -> bool {
+    mode == Mode::Enforce
 }

@@ -1,8 +1,8 @@
 use davit_core::trust::{TrustPolicy, UnsignedPolicy};
 
 use super::*;
-use davit_core::api::ModeConfig;
 use davit_core::api::ModuleSource;
+use davit_core::gate::Mode;
 
 fn error(text: &str) -> String {
     parse(Path::new("c.yaml"), text).unwrap_err().to_string()
@@ -16,7 +16,7 @@ fn a_small_file_is_enough() {
     )
     .unwrap();
     let controller = &config.controllers.unwrap()[0];
-    assert_eq!(controller.spec.mode, ModeConfig::DryRun);
+    assert_eq!(controller.spec.mode, Mode::DryRun);
     let builtin = ModuleSource::Builtin("podgc".into());
     assert_eq!(controller.spec.module, builtin.into());
     assert_eq!(config.client, ClientConfig::default());
@@ -287,7 +287,7 @@ fn a_field_without_a_value_is_absent() {
     let config = parse(Path::new("c.yaml"), text).unwrap();
     assert_eq!(config.client, ClientConfig::default());
     let spec = &config.controllers.unwrap()[0].spec;
-    assert_eq!(spec.mode, ModeConfig::DryRun);
+    assert_eq!(spec.mode, Mode::DryRun);
     assert_eq!(spec.limits, davit_core::api::LimitConfig::default());
 }
 
@@ -302,7 +302,7 @@ fn a_list_without_entries_is_empty_and_not_absent() {
 /// kubectl reads YAML 1.1, in which `Off`, `On`, `No` and `Yes` are booleans.
 #[test]
 fn no_mode_needs_quotes() {
-    let schema = serde_json::to_value(schemars::schema_for!(ModeConfig)).unwrap();
+    let schema = serde_json::to_value(schemars::schema_for!(Mode)).unwrap();
     let modes = schema["oneOf"].as_array().unwrap().iter();
     let modes: Vec<&str> = modes.filter_map(|mode| mode["const"].as_str()).collect();
     assert_eq!(modes.len(), 3, "{schema}");

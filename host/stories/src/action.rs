@@ -4,11 +4,11 @@ use std::fmt;
 use std::time::Duration;
 
 use davit_core::api::{
-    ControllerSpec, ControllerStatus, CooldownConfig, GuardrailConfig, HumanDuration, ModeConfig,
-    StepConfig,
+    ControllerSpec, ControllerStatus, CooldownConfig, GuardrailConfig, HumanDuration, StepConfig,
 };
 use davit_core::budget::Cooldown;
 use davit_core::control::{RequestKind, requests};
+use davit_core::gate::Mode;
 use davit_core::rollout::progress::Step;
 use davit_simulation::Dice;
 
@@ -26,7 +26,7 @@ pub(crate) enum Action {
     Ask(Request),
     /// An operator pauses the rollout, or continues it.
     Pause(bool),
-    Mode(ModeConfig),
+    Mode(Mode),
     Limit(Limits),
     Grant(Grant),
     /// The spec becomes invalid.
@@ -310,12 +310,9 @@ pub(crate) fn draw(dice: &mut Dice) -> Action {
         28..32 => Action::ReturnToStable,
         32..59 => Action::Ask(request(dice)),
         59..62 => Action::Pause(dice.chance(0.6)),
-        62..69 => Action::Mode(dice.one_of(&[
-            ModeConfig::Enforce,
-            ModeConfig::Enforce,
-            ModeConfig::DryRun,
-            ModeConfig::Disabled,
-        ])),
+        62..69 => {
+            Action::Mode(dice.one_of(&[Mode::Enforce, Mode::Enforce, Mode::DryRun, Mode::Disabled]))
+        }
         69..81 => Action::Limit(Limits::draw(dice)),
         81..83 => Action::Grant(dice.one_of(&[
             Grant::Everything,
@@ -357,7 +354,7 @@ pub(crate) fn last(dice: &mut Dice) -> Action {
         ])),
         13..16 => Action::Limit(Limits::draw(dice)),
         16..21 => Action::Limit(Limits::tight(dice)),
-        _ => Action::Mode(dice.one_of(&[ModeConfig::Enforce, ModeConfig::DryRun])),
+        _ => Action::Mode(dice.one_of(&[Mode::Enforce, Mode::DryRun])),
     }
 }
 

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 
 use davit_core::account::Account;
 use davit_core::api::{
-    ConditionStatus, ControllerSpec, ControllerStatus, GuardrailConfig, HostStatus, ModeConfig,
-    ModuleSource, SpecError, UnitConfig,
+    ConditionStatus, ControllerSpec, ControllerStatus, GuardrailConfig, HostStatus, ModuleSource,
+    SpecError,
 };
 use davit_core::control::{Change, ChangeId, Declaration, FileController, Requests};
+use davit_core::gate::Mode;
 use davit_core::grant::{Permissions, ReadRule, WRITE_VERBS, WriteRule};
 use davit_core::object::ObjectRef;
+use davit_core::rollout::cohort::Unit;
 use davit_simulation::{Dice, Guest, HostIndex, Module, NAMESPACE, Simulation};
 use serde_json::{Value, json};
 
@@ -57,13 +59,13 @@ impl Operators {
         };
         for name in CONTROLLERS {
             let mut spec = ControllerSpec::of(source(name, dice.chance(0.3)).into());
-            spec.mode = ModeConfig::Enforce;
+            spec.mode = Mode::Enforce;
             spec.permissions = Grant::Everything.permissions(name, &spec);
             spec.config = config(name, 0);
             spec.service_account_name = dice.chance(0.6).then(|| account(name).name);
-            let units = [UnitConfig::Uid, UnitConfig::Namespace, UnitConfig::Node];
+            let units = [Unit::Uid, Unit::Namespace, Unit::Node];
             operators.undo.apply(name, &mut spec);
-            spec.rollout.cohort.by = dice.pick(&units).copied().unwrap_or_default();
+            spec.rollout.cohort.unit = dice.pick(&units).copied().unwrap_or_default();
             operators.builds.insert(name, 1);
             operators.declare(name, spec);
         }
@@ -248,7 +250,7 @@ impl Operators {
             return;
         }
         let mut spec = ControllerSpec::of(source(name, false).into());
-        spec.mode = ModeConfig::Enforce;
+        spec.mode = Mode::Enforce;
         spec.permissions = Grant::Everything.permissions(name, &spec);
         spec.config = config(name, 0);
         let has_account = simulation.world.dice().chance(0.6);
@@ -350,7 +352,7 @@ impl Operators {
             self.create(index, &Rollout::default(), simulation);
             let rollout = Rollout::calm(simulation.world.dice());
             self.edit(index, |spec| {
-                spec.mode = ModeConfig::Enforce;
+                spec.mode = Mode::Enforce;
                 spec.guardrails = GuardrailConfig::default();
                 spec.permissions = Grant::Everything.permissions(name, spec);
                 if !matches!(spec.config, Value::Object(_)) || spec.config.get("wrong").is_some() {
@@ -373,7 +375,7 @@ impl Operators {
         for (index, name) in CONTROLLERS.into_iter().enumerate() {
             self.create(index, &Rollout::default(), simulation);
             self.edit(index, |spec| {
-                spec.mode = ModeConfig::Enforce;
+                spec.mode = Mode::Enforce;
                 spec.permissions = Grant::Everything.permissions(name, spec);
             });
         }

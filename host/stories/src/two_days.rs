@@ -7,9 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use davit_core::api::{ControllerSpec, ModeConfig, ModuleSource, encode_config};
+use davit_core::api::{ControllerSpec, ModuleSource, encode_config};
 use davit_core::backtest::{Difference, Report};
 use davit_core::control::FileController;
+use davit_core::gate::Mode;
 use davit_sim::{Time, direct};
 use davit_simulation::{Guest, HostIndex, Module, Recording, Simulation, World};
 use serde_json::{Value, json};
@@ -110,7 +111,7 @@ fn start() -> Simulation {
     simulation.host_mut(HOST).record();
     simulation.start(HOST);
     let mut spec = ControllerSpec::of(source.into());
-    spec.mode = ModeConfig::Enforce;
+    spec.mode = Mode::Enforce;
     spec.config = config(RECORDED);
     let mut driver = simulation.driver(HOST);
     let loaded = driver.load_now(&spec);

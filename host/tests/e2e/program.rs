@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use davit::config;
 use davit_cluster::connect::{self, ConnectOptions};
-use davit_core::api::{ControllerSpec, ModeConfig};
+use davit_core::api::ControllerSpec;
+use davit_core::gate::Mode;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
@@ -349,7 +350,7 @@ fn the_shipped_configuration_files_are_valid_and_do_not_enforce() {
     assert_eq!(by_resources.controllers, None);
     let by_file = parse("overlays/file/davit.yaml").controllers.unwrap();
     assert_eq!(by_file.len(), 1);
-    assert_eq!(by_file[0].spec.mode, ModeConfig::DryRun);
+    assert_eq!(by_file[0].spec.mode, Mode::DryRun);
 }
 
 /// With kubectl installed.

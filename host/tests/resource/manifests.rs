@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use davit_core::api::{ControllerSpec, ModeConfig};
+use davit_core::api::ControllerSpec;
+use davit_core::gate::Mode;
 use serde_json::Value;
 
 use crate::cluster::Cluster;
@@ -19,7 +20,7 @@ async fn every_shipped_controller_is_valid_and_does_not_enforce() {
         assert_eq!(directory, name);
         let spec = controller["spec"].clone();
         let read = ControllerSpec::read(&spec).unwrap();
-        assert_ne!(read.mode, ModeConfig::Enforce);
+        assert_ne!(read.mode, Mode::Enforce);
         cluster.create(name, spec).await.unwrap();
         names.insert(name.to_owned());
     }

@@ -7,7 +7,8 @@ use std::process::Command;
 use clap::Parser as _;
 use davit::cli::{Arguments, Command as DavitCommand, RunArguments};
 use davit::config::JournalConfig;
-use davit_core::api::{ControllerSpec, ModeConfig};
+use davit_core::api::ControllerSpec;
+use davit_core::gate::Mode;
 use serde_json::{Value, json};
 
 use crate::deploy::deploy;
@@ -210,7 +211,7 @@ fn every_controller_of_an_overlay_is_valid_and_has_its_account() {
             assert!(accounts.contains(&account), "{path}: {account}");
             modes.insert(name(controller), spec.mode);
             let is_limited = spec.guardrails.deletes_per_minute.is_some();
-            assert_eq!(is_limited, spec.mode == ModeConfig::Enforce, "{path}");
+            assert_eq!(is_limited, spec.mode == Mode::Enforce, "{path}");
         }
         let expected: &[&str] = match path.as_str() {
             "overlays/dry-run" => &[
@@ -229,9 +230,9 @@ fn every_controller_of_an_overlay_is_valid_and_has_its_account() {
             _ => &[],
         };
         let mode = if path == "overlays/enforce" {
-            ModeConfig::Enforce
+            Mode::Enforce
         } else {
-            ModeConfig::DryRun
+            Mode::DryRun
         };
         let expected = expected.iter().map(|name| ((*name).to_owned(), mode));
         assert_eq!(modes, expected.collect(), "{path}");

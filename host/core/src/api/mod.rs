@@ -24,8 +24,8 @@ pub use limits::{CooldownConfig, GuardrailConfig, LimitConfig, MOST_INSTANCES};
 pub use module::{CaCert, ModuleConfig, ModuleSource, OciReference, OciSource};
 pub use name::is_dns_label;
 pub use reference::{KeyReference, SecretReference};
-pub use rollout::{AnalysisConfig, CohortConfig, RolloutConfig, StepConfig, UnitConfig};
-pub use spec::{CompareWith, ControllerSpec, ModeConfig, encode_config};
+pub use rollout::{AnalysisConfig, RolloutConfig, StepConfig};
+pub use spec::{CompareWith, ControllerSpec, encode_config};
 pub use status::{
     CandidateStatus, ComparisonStatus, ConditionStatus, ControllerStatus, HostStatus, LostStatus,
     RecentWritesStatus, RejectedStatus, RequestResult, RequestStatus, RevisionStatus,

@@ -1,11 +1,10 @@
 //! How a new revision replaces the stable one.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::rollout::cohort::{Cohort, Unit};
+use crate::rollout::cohort::Cohort;
 use crate::rollout::progress::{Analysis, Step};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -29,7 +28,7 @@ pub struct RolloutConfig {
     pub paused: bool,
     /// How targets are divided between the two revisions.
     #[serde(skip_serializing_if = "is_default")]
-    pub cohort: CohortConfig,
+    pub cohort: Cohort,
     /// The limits that the candidate must keep, and the evidence that a promotion needs.
     #[serde(skip_serializing_if = "is_default")]
     pub analysis: AnalysisConfig,
@@ -46,35 +45,6 @@ fn pattern() -> String {
 #[serde(into = "String")]
 #[schemars(with = "String", extend("pattern" = pattern()))]
 pub struct StepConfig(pub Step);
-
-/// How targets are divided between the two revisions.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
-pub struct CohortConfig {
-    /// The cohort: targets that always belong to the same revision.
-    pub by: UnitConfig,
-    /// The namespaces whose targets the candidate may own; all namespaces if empty.
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "set"))]
-    pub namespaces: BTreeSet<String>,
-    /// The labels that a target must have for the candidate to own it.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub match_labels: BTreeMap<String, String>,
-}
-
-/// The cohort: targets that always belong to the same revision.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum UnitConfig {
-    /// Each object is a cohort.
-    #[default]
-    Uid,
-    /// All objects of a namespace.
-    Namespace,
-    /// All objects that share their first owner.
-    Owner,
-    /// All pods of a node, and the node itself.
-    Node,
-}
 
 /// The limits that a candidate must keep in each step, and the evidence that a
 /// promotion needs.
@@ -139,21 +109,6 @@ impl RolloutConfig {
     #[must_use]
     pub fn steps(&self) -> Vec<Step> {
         self.steps.iter().map(|step| step.0).collect()
-    }
-}
-
-impl From<&CohortConfig> for Cohort {
-    fn from(config: &CohortConfig) -> Self {
-        Self {
-            unit: match config.by {
-                UnitConfig::Uid => Unit::Uid,
-                UnitConfig::Namespace => Unit::Namespace,
-                UnitConfig::Owner => Unit::Owner,
-                UnitConfig::Node => Unit::Node,
-            },
-            namespaces: config.namespaces.clone(),
-            labels: config.match_labels.clone(),
-        }
     }
 }
 

@@ -32,7 +32,7 @@ pub struct ControllerSpec {
     /// them. `DryRun`: the host logs and counts them, and writes nothing. `Disabled`:
     /// the host does not call the guest.
     #[serde(default)]
-    pub mode: ModeConfig,
+    pub mode: Mode,
     /// What the plans of a dry run are compared with. `Cluster`: with the deletions and
     /// evictions that really happen; `davit diff --against cluster` shows where both agree.
     /// Only with the mode `DryRun`.
@@ -72,18 +72,6 @@ pub struct ControllerSpec {
 /// The pattern of a DNS subdomain, as of the names of most objects.
 const SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 
-/// What the host does with the plans of a controller.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum ModeConfig {
-    /// Plans are executed.
-    Enforce,
-    /// Plans are logged and counted, not executed.
-    #[default]
-    DryRun,
-    /// The guest is not called.
-    Disabled,
-}
-
 /// What the plans of a dry run are compared with. `Cluster`: the deletions and evictions
 /// that Davit did not make. Not with the mode `Enforce`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -98,7 +86,7 @@ impl ControllerSpec {
     pub fn of(module: ModuleConfig) -> Self {
         Self {
             module,
-            mode: ModeConfig::default(),
+            mode: Mode::default(),
             compare_with: None,
             config: Value::Null,
             permissions: None,
@@ -124,7 +112,7 @@ impl ControllerSpec {
             return Err(SpecError::new("config", reason));
         }
         // `davit stop` disables any controller: then nothing is compared.
-        if self.compare_with.is_some() && self.mode == ModeConfig::Enforce {
+        if self.compare_with.is_some() && self.mode == Mode::Enforce {
             let reason = "needs the mode DryRun: what a controller deletes by itself, nobody else \
                           deletes; remove it to enforce";
             return Err(SpecError::new("compareWith", reason));
@@ -153,7 +141,7 @@ impl ControllerSpec {
     #[must_use]
     pub fn settings(&self, grant: Grant) -> Settings {
         Settings {
-            mode: self.mode.into(),
+            mode: self.mode,
             grant,
             guardrails: (&self.guardrails).into(),
             bounds: self.limits.into(),
@@ -183,16 +171,6 @@ pub fn encode_config(config: &Value) -> Result<Vec<u8>, rmp_serde::encode::Error
     match config {
         Value::Null => rmp_serde::to_vec_named(&serde_json::Map::new()),
         config => rmp_serde::to_vec_named(config),
-    }
-}
-
-impl From<ModeConfig> for Mode {
-    fn from(mode: ModeConfig) -> Self {
-        match mode {
-            ModeConfig::Enforce => Self::Enforce,
-            ModeConfig::DryRun => Self::DryRun,
-            ModeConfig::Disabled => Self::Disabled,
-        }
     }
 }
 

@@ -23,7 +23,8 @@ use self::rollout::progressing;
 use super::journal::JournalState;
 use super::loading::LoadProblem;
 use super::text::shortened;
-use crate::api::{ControllerStatus, HostStatus, ModeConfig, SpecError};
+use crate::api::{ControllerStatus, HostStatus, SpecError};
+use crate::gate::Mode;
 use crate::observation::PendingResource;
 use crate::rollout::progress::StepWait;
 use crate::undo::IdleKinds;
@@ -39,7 +40,7 @@ pub(super) struct ConditionInputs<'a> {
     /// The revisions and the tripped guardrails.
     pub(super) status: &'a ControllerStatus,
     /// The mode of the last valid spec; none if there was none.
-    pub(super) mode: Option<ModeConfig>,
+    pub(super) mode: Option<Mode>,
     /// The error of the present spec, if it is invalid.
     pub(super) spec_error: Option<&'a SpecError>,
     /// Why the revision that the spec describes cannot be loaded.

@@ -76,7 +76,7 @@ struct Bench {
 
 fn spec(threshold: u64, steps: &[&str]) -> ControllerSpec {
     let mut spec = ControllerSpec::of(ModuleSource::File("/a.wasm".into()).into());
-    spec.mode = crate::api::ModeConfig::Enforce;
+    spec.mode = crate::gate::Mode::Enforce;
     spec.config = serde_json::json!({ "threshold": threshold });
     spec.rollout = RolloutConfig {
         steps: steps.iter().map(|step| step.parse().unwrap()).collect(),

@@ -8,14 +8,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::Role;
 use crate::msgpack::{self, Value};
 use crate::object::{ObjectRef, Uid};
 use crate::path::{FieldPath, Segment};
 use crate::store::{Object, Snapshot};
 
-/// The targets that always belong to the same revision.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The cohort: targets that always belong to the same revision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Unit {
     /// Each object is a cohort.
     #[default]
@@ -30,14 +33,19 @@ pub enum Unit {
     Node,
 }
 
-/// How targets are divided into cohorts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// How targets are divided between the two revisions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
 pub struct Cohort {
-    /// The unit of a cohort.
+    /// The cohort: targets that always belong to the same revision.
+    #[serde(rename = "by")]
     pub unit: Unit,
-    /// The namespaces whose targets the candidate may own; all if empty.
+    /// The namespaces whose targets the candidate may own; all namespaces if empty.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "set"))]
     pub namespaces: BTreeSet<String>,
     /// The labels that a target must have for the candidate to own it.
+    #[serde(rename = "matchLabels", skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 }
 

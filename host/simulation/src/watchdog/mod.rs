@@ -15,9 +15,10 @@ mod record;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use davit_core::api::{ControllerSpec, ControllerStatus, ModeConfig};
+use davit_core::api::{ControllerSpec, ControllerStatus};
 use davit_core::control::{Declaration, FileController, Notice, Requests, is_same_revision};
 use davit_core::controller::PlanId;
+use davit_core::gate::Mode;
 use davit_core::machine::{Input, Report};
 use davit_core::manifest::Manifest;
 use davit_core::plan::Step;
@@ -70,7 +71,7 @@ struct ControllerState {
     spec: Option<ControllerSpec>,
     requests: Requests,
     /// The mode, after the modes that may still have effects.
-    modes: Vec<ModeConfig>,
+    modes: Vec<Mode>,
     grants: Grants,
     accounts: Accounts,
     budget: Budget,
@@ -288,11 +289,7 @@ impl Watchdog {
             return vec![format!("{controller} is called and not declared")];
         };
         let mut problems = Vec::new();
-        if watched
-            .modes
-            .iter()
-            .all(|mode| *mode == ModeConfig::Disabled)
-        {
+        if watched.modes.iter().all(|mode| *mode == Mode::Disabled) {
             problems.push(format!(
                 "{controller} is disabled and its revision {revision} is called"
             ));
@@ -378,7 +375,7 @@ impl Watchdog {
                 "{controller}: a follower executes a plan for {target}"
             ));
         }
-        if !watched.modes.contains(&ModeConfig::Enforce) {
+        if !watched.modes.contains(&Mode::Enforce) {
             problems.push(format!("{controller} executes a plan and does not enforce"));
         }
         problems.extend(

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use davit_core::api::{ControllerSpec, ControllerStatus, TrippedStatus, UnitConfig};
+use davit_core::api::{ControllerSpec, ControllerStatus, TrippedStatus};
 use davit_core::control::{Requests, requests};
 use davit_core::object::ObjectRef;
 use davit_core::plan::{Plan, Step};
 use davit_core::rollout::Role;
 use davit_core::rollout::cohort::Share;
+use davit_core::rollout::cohort::Unit;
 use davit_core::store::Store;
 use davit_core::time::{Instant, Now, Wall};
 use davit_sim::Time;
@@ -332,11 +333,11 @@ fn owns(target: &ObjectRef, weight: u8, spec: Option<&ControllerSpec>) -> bool {
     let Some(cohort) = spec.map(|spec| &spec.rollout.cohort) else {
         return weight > 0;
     };
-    if !matches!(cohort.by, UnitConfig::Uid | UnitConfig::Namespace) {
+    if !matches!(cohort.unit, Unit::Uid | Unit::Namespace) {
         return weight > 0;
     }
     let share = Share {
-        cohort: cohort.into(),
+        cohort: cohort.clone(),
         weight,
     };
     share.owner(target, &Store::default().snapshot()) == Role::Candidate

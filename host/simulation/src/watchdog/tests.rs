@@ -46,7 +46,7 @@ impl Trace {
     /// The controller is declared, and a revision is recorded as stable.
     fn new() -> Self {
         let mut spec = ControllerSpec::of(ModuleSource::Builtin(CONTROLLER.to_owned()).into());
-        spec.mode = ModeConfig::Enforce;
+        spec.mode = Mode::Enforce;
         let mut trace = Self {
             watchdog: Watchdog::default(),
             records: Records::default(),

@@ -4,9 +4,10 @@ use super::finding::{Effort, Finding, fine, under_way};
 use super::rollout::{rolled_back, rolling_out};
 use super::{ConditionInputs, ConditionStatus, INVALID_SPEC, Readiness, Topic};
 use super::{authorized, granted, listed, load};
-use crate::api::{HostStatus, LostStatus, ModeConfig, SpecError};
+use crate::api::{HostStatus, LostStatus, SpecError};
 use crate::control::text::one_line;
 use crate::control::trips::describe as describe_trip;
+use crate::gate::Mode;
 
 /// The facts about a controller, the most urgent first; never none.
 pub(super) fn findings(inputs: &ConditionInputs<'_>) -> Vec<Finding> {
@@ -145,7 +146,7 @@ fn guardrail(inputs: &ConditionInputs<'_>) -> Option<Finding> {
 /// beside a stable revision that does.
 fn unsigned(inputs: &ConditionInputs<'_>) -> Option<Finding> {
     let stable = inputs.status.stable.as_ref()?;
-    if !inputs.stable_is_dry_run_only || inputs.mode != Some(ModeConfig::Enforce) {
+    if !inputs.stable_is_dry_run_only || inputs.mode != Some(Mode::Enforce) {
         return None;
     }
     Some(Finding {
@@ -225,7 +226,7 @@ fn undisturbed(inputs: &ConditionInputs<'_>) -> Finding {
         let message = "the host is loading the revision that the spec describes";
         return under_way(ConditionStatus::Unknown, "Loading", "Loading", message);
     }
-    if inputs.mode == Some(ModeConfig::Disabled) {
+    if inputs.mode == Some(Mode::Disabled) {
         let message = "the mode is Disabled: the host does not call the guest";
         return fine("Disabled", "Disabled", message);
     }
@@ -246,7 +247,7 @@ fn undisturbed(inputs: &ConditionInputs<'_>) -> Finding {
         return rolled_back(rejected);
     }
     match inputs.mode {
-        Some(ModeConfig::DryRun) => fine(
+        Some(Mode::DryRun) => fine(
             "DryRun",
             "DryRun",
             "plans are logged and counted, not executed",

@@ -32,7 +32,7 @@ const UNSIGNED: LoadedModule<'static> = LoadedModule {
 struct Case {
     name: &'static str,
     status: ControllerStatus,
-    mode: Option<ModeConfig>,
+    mode: Option<Mode>,
     spec_error: Option<SpecError>,
     problem: Option<LoadProblem>,
     loaded: Option<LoadedModule<'static>>,
@@ -128,7 +128,7 @@ fn running() -> Case {
     Case {
         name: "running",
         status: stable(),
-        mode: Some(ModeConfig::Enforce),
+        mode: Some(Mode::Enforce),
         spec_error: None,
         problem: None,
         loaded: Some(LOADED),

@@ -4,12 +4,13 @@
 use std::time::Duration;
 
 use super::Controller;
-use crate::api::{ModeConfig, RevisionStatus};
+use crate::api::RevisionStatus;
 use crate::control::notice::Notice;
 use crate::control::revision::{Revision, differs_in_module_alone, is_update_of};
 use crate::control::state::{Candidate, CandidateEligibility, Wait};
 use crate::control::transition::table::{self, Phase};
 use crate::control::transition::{Circumstances, OperatorRequests, Transition};
+use crate::gate::Mode;
 use crate::observation::{CandidateObservation, Observation};
 use crate::rollout::progress::{self, Analysis, Progress, Request};
 use crate::time::Wall;
@@ -68,7 +69,7 @@ impl<G: Clone> Controller<G> {
         if let Some(seen) = &mut seen {
             seen.observed.trip.take_if(|_| !leads);
         }
-        let counts_time = !is_held && spec.mode != ModeConfig::Disabled;
+        let counts_time = !is_held && spec.mode != Mode::Disabled;
         let request = self.in_force.of(&candidate.status());
         let request = request.filter(|request| is_current || *request == Request::Abort);
         let steps = rollout.steps();

@@ -27,7 +27,7 @@ impl<G: Clone> Controller<G> {
         if !self.may_run(&stable.loaded) {
             return None;
         }
-        let cohort = Cohort::from(&spec.rollout.cohort);
+        let cohort = spec.rollout.cohort.clone();
         let unsigned = self.unsigned();
         let candidate = self.rollout.candidate().and_then(|candidate| {
             let desired = self.desired.as_ref()?;

@@ -485,7 +485,7 @@ fn a_new_leader_waits_for_the_spec_that_the_record_is_about() {
     pair.declare(|declared| {
         declared.generation = Some(2);
         declared.spec = Ok(ControllerSpec {
-            mode: crate::api::ModeConfig::Disabled,
+            mode: crate::gate::Mode::Disabled,
             ..spec(1, &[])
         });
     });

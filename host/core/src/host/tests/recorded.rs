@@ -147,7 +147,7 @@ fn a_record_that_cannot_be_read_is_written_before_anything_runs() {
 #[test]
 fn a_plan_decided_when_it_must_not_start_any_more_is_not_executed() {
     let dry_run = ControllerSpec {
-        mode: crate::api::ModeConfig::DryRun,
+        mode: crate::gate::Mode::DryRun,
         ..spec(1, &[])
     };
     let declared = DeclaredController {

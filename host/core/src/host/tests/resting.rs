@@ -14,7 +14,7 @@ fn resting() -> Bench {
     let mut bench = Bench::new();
     let all = (0..MANY).map(|number| {
         let mut spec = spec(u64::try_from(number).unwrap(), &[]);
-        spec.mode = crate::api::ModeConfig::DryRun;
+        spec.mode = crate::gate::Mode::DryRun;
         declaration(&name(number), spec)
     });
     bench.declare_all(all.collect());
@@ -68,9 +68,9 @@ fn a_declaration_waits_for_no_turn() {
     for number in [0, 1, 2, MANY - 1] {
         let all = (0..MANY).map(|each| {
             let mut spec = spec(u64::try_from(each).unwrap(), &[]);
-            spec.mode = crate::api::ModeConfig::DryRun;
+            spec.mode = crate::gate::Mode::DryRun;
             if each <= number {
-                spec.mode = crate::api::ModeConfig::Disabled;
+                spec.mode = crate::gate::Mode::Disabled;
             }
             Declaration {
                 generation: Some(2 + i64::try_from(number).unwrap()),

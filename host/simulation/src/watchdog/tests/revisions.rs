@@ -1,6 +1,6 @@
 //! Which revisions run, and which targets they own.
 
-use davit_core::api::UnitConfig;
+use davit_core::rollout::cohort::Unit;
 
 use super::*;
 
@@ -77,7 +77,7 @@ fn half_of_the_targets_belong_to_a_candidate_of_weight_50() {
     let foreign = problems(&mut trace);
     assert!((16..48).contains(&foreign), "{foreign} of 64");
     // The watchdog has no cache, and does not know the node of a pod.
-    trace.change(|spec| spec.rollout.cohort.by = UnitConfig::Node);
+    trace.change(|spec| spec.rollout.cohort.unit = Unit::Node);
     trace.record(rollout(51));
     assert_eq!(problems(&mut trace), 0);
 }

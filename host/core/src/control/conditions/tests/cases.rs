@@ -25,14 +25,14 @@ fn undisturbed() -> Vec<Case> {
         running(),
         Case {
             name: "a dry run",
-            mode: Some(ModeConfig::DryRun),
+            mode: Some(Mode::DryRun),
             ready: "True DryRun",
             summary: "DryRun",
             ..running()
         },
         Case {
             name: "disabled",
-            mode: Some(ModeConfig::Disabled),
+            mode: Some(Mode::Disabled),
             ready: "True Disabled",
             summary: "Disabled",
             ..running()
@@ -388,7 +388,7 @@ fn unsigned_modules() -> Vec<Case> {
         Case {
             name: "unsigned in a dry run",
             status: unsigned(),
-            mode: Some(ModeConfig::DryRun),
+            mode: Some(Mode::DryRun),
             loaded: Some(UNSIGNED),
             ready: "True DryRun",
             loaded_conditions: "TFTT",
