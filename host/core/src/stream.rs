@@ -1,8 +1,8 @@
 //! Streams: the objects of one resource, as a watch delivers them.
 
-use crate::object::{ApiResource, ProjectedObject};
+use crate::object::ApiResource;
 use crate::path::FieldTree;
-use crate::watch::Condition;
+pub use crate::watch::Update;
 
 /// The number of a stream; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,22 +31,4 @@ pub struct Batch {
     pub stream: StreamId,
     /// At least one.
     pub updates: Vec<Update>,
-}
-
-/// One update of a stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Update {
-    /// The complete list of objects at a version.
-    Reset {
-        /// The objects, ordered by namespace and name.
-        items: Vec<ProjectedObject>,
-        /// The version of the list.
-        resource_version: Box<str>,
-    },
-    /// An object was added or modified.
-    Apply(ProjectedObject),
-    /// An object was deleted; this was its last state.
-    Delete(ProjectedObject),
-    /// The condition of the stream changed.
-    Status(Condition),
 }

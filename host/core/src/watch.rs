@@ -15,7 +15,7 @@
 //!                        404 ──▶ NotServed (slow re-check)
 //! ```
 //!
-//! Two things always hold. [`Output::Reset`] is the whole state of the server at one
+//! Two things always hold. [`Update::Reset`] is the whole state of the server at one
 //! moment: an incomplete list replaces nothing. And no change is lost: a watch
 //! continues from the last version seen, or else everything is listed again.
 
@@ -40,7 +40,7 @@ use crate::time::Instant;
 
 pub use jitter::Jitter;
 pub use state::{Change, NextRequest, State, Stream};
-pub use types::{Condition, Event, Interruption, Output, Page, Refusal, Request, Settings};
+pub use types::{Condition, Event, Interruption, Output, Page, Refusal, Request, Settings, Update};
 
 pub(crate) use settle::settle;
 
@@ -207,13 +207,13 @@ impl Watch {
                 resource_version, ..
             } => {
                 self.silence = Duration::ZERO;
-                let (seen, output) = match event {
+                let (seen, update) = match event {
                     Event::Applied(object) => {
-                        (object.resource_version.clone(), Some(Output::Apply(object)))
+                        (object.resource_version.clone(), Some(Update::Apply(object)))
                     }
                     Event::Deleted(object) => (
                         object.resource_version.clone(),
-                        Some(Output::Delete(object)),
+                        Some(Update::Delete(object)),
                     ),
                     Event::Bookmark {
                         resource_version, ..
@@ -226,7 +226,7 @@ impl Watch {
                 if !seen.is_empty() {
                     *resource_version = seen;
                 }
-                self.outputs.extend(output);
+                self.outputs.extend(update.map(Output::Update));
             }
             _ => {}
         }
@@ -386,7 +386,7 @@ impl Watch {
             };
         }
         let items = settle(changes);
-        self.outputs.push_back(Output::Reset {
+        self.update(Update::Reset {
             items,
             resource_version,
         });
@@ -400,8 +400,7 @@ impl Watch {
         };
         self.synced = false;
         self.outputs.push_back(Output::Abandon);
-        self.outputs
-            .push_back(Output::Condition(Condition::NotServed));
+        self.update(Update::Status(Condition::NotServed));
     }
 
     /// The request that follows an interruption, or a refusal with this code; none if no request was
@@ -460,10 +459,9 @@ impl Watch {
         };
         self.synced = false;
         self.outputs.push_back(Output::Abandon);
-        self.outputs
-            .push_back(Output::Condition(Condition::Interrupted {
-                reason: interruption.to_string(),
-            }));
+        self.update(Update::Status(Condition::Interrupted {
+            reason: interruption.to_string(),
+        }));
     }
 
     /// A server without streaming lists may treat the request as a plain watch, which
@@ -482,8 +480,12 @@ impl Watch {
     fn set_synced(&mut self) {
         if !self.synced {
             self.synced = true;
-            self.outputs.push_back(Output::Condition(Condition::Synced));
+            self.update(Update::Status(Condition::Synced));
         }
+    }
+
+    fn update(&mut self, update: Update) {
+        self.outputs.push_back(Output::Update(update));
     }
 
     /// Notes how long a watch has lasted, and how long it was silent at its end.

@@ -72,7 +72,7 @@ impl Stream {
     /// them.
     pub(crate) fn poll(&mut self) -> Option<StreamEffect> {
         loop {
-            let update = match self.watch.poll_output()? {
+            match self.watch.poll_output()? {
                 Output::Send(wanted) => {
                     self.open = None;
                     let request = davit_core::request::stream::request(&self.spec, &wanted);
@@ -83,18 +83,8 @@ impl Stream {
                     self.open = None;
                     return Some(StreamEffect::Abandon);
                 }
-                Output::Reset {
-                    items,
-                    resource_version,
-                } => Update::Reset {
-                    items,
-                    resource_version,
-                },
-                Output::Apply(object) => Update::Apply(object),
-                Output::Delete(object) => Update::Delete(object),
-                Output::Condition(condition) => Update::Status(condition),
-            };
-            self.updates.push(update);
+                Output::Update(update) => self.updates.push(update),
+            }
         }
     }
 

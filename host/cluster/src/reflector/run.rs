@@ -86,28 +86,14 @@ impl Run {
     /// Executes the outputs of the state machine.
     fn execute_outputs(&mut self) {
         while let Some(output) = self.machine.poll_output() {
-            let update = match output {
+            match output {
                 Output::Send(request) => {
                     tracing::debug!(resource = %self.spec.resource, ?request, "watch");
                     self.exchange = Some(Exchange::start(&self.api, &self.spec, &request));
-                    continue;
                 }
-                Output::Abandon => {
-                    self.exchange = None;
-                    continue;
-                }
-                Output::Reset {
-                    items,
-                    resource_version,
-                } => Update::Reset {
-                    items,
-                    resource_version,
-                },
-                Output::Apply(object) => Update::Apply(object),
-                Output::Delete(object) => Update::Delete(object),
-                Output::Condition(condition) => Update::Status(condition),
-            };
-            self.batch.push(update);
+                Output::Abandon => self.exchange = None,
+                Output::Update(update) => self.batch.push(update),
+            }
         }
     }
 

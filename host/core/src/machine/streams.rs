@@ -57,16 +57,7 @@ impl Streams {
         now: Instant,
         changes: &mut Vec<Change>,
     ) -> Result<FeedUpdate, MissingFields> {
-        let feeds = &mut self.feeds;
-        let updated = match update {
-            Update::Apply(object) => feeds.apply(store, stream, object, now, changes),
-            Update::Delete(object) => feeds.remove(store, stream, object, now, changes),
-            Update::Reset {
-                items,
-                resource_version,
-            } => feeds.replace(store, stream, items, &resource_version, now, changes)?,
-            Update::Status(_) => FeedUpdate::Changes,
-        };
+        let updated = self.feeds.update(store, stream, update, now, changes)?;
         if updated == FeedUpdate::List
             && let Some(segment) = self.feeds.segment(stream)
         {

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use super::{Change, MissingFields, ResourceVersion, SegmentId, Store};
 use crate::object::ProjectedObject;
 use crate::path::FieldTree;
-use crate::stream::StreamId;
+use crate::stream::{StreamId, Update};
 use crate::time::Instant;
 use crate::watch::{self, settle};
 
@@ -123,40 +123,30 @@ impl Feeds {
         followed.any(|streams| streams.current == stream)
     }
 
-    /// Applies an object that a watch added or modified.
-    pub fn apply(
+    /// Applies an update of a stream.
+    pub fn update(
         &mut self,
         store: &mut Store,
         stream: StreamId,
-        object: ProjectedObject,
+        update: Update,
         now: Instant,
         changes: &mut Vec<Change>,
-    ) -> FeedUpdate {
-        let change = watch::Change {
-            object,
-            deleted: false,
+    ) -> Result<FeedUpdate, MissingFields> {
+        let (object, deleted) = match update {
+            Update::Apply(object) => (object, false),
+            Update::Delete(object) => (object, true),
+            Update::Reset {
+                items,
+                resource_version,
+            } => return self.replace(store, stream, items, &resource_version, now, changes),
+            Update::Status(_) => return Ok(FeedUpdate::Changes),
         };
-        self.change(store, stream, change, now, changes)
-    }
-
-    /// Applies a deletion, with the object's last state.
-    pub fn remove(
-        &mut self,
-        store: &mut Store,
-        stream: StreamId,
-        object: ProjectedObject,
-        now: Instant,
-        changes: &mut Vec<Change>,
-    ) -> FeedUpdate {
-        let change = watch::Change {
-            object,
-            deleted: true,
-        };
-        self.change(store, stream, change, now, changes)
+        let change = watch::Change { object, deleted };
+        Ok(self.change(store, stream, change, now, changes))
     }
 
     /// Applies a complete list of that version.
-    pub fn replace(
+    fn replace(
         &mut self,
         store: &mut Store,
         stream: StreamId,

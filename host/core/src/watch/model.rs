@@ -141,7 +141,7 @@ pub(crate) struct Line {
     last: Option<Event>,
     /// Whether the server supports streaming lists.
     streams: bool,
-    news: Vec<Output>,
+    news: Vec<Update>,
 }
 
 pub(crate) fn object(name: u8, version: u64) -> ProjectedObject {
@@ -186,7 +186,7 @@ impl Line {
     }
 
     /// The new outputs of the watch, in order.
-    pub(crate) fn news(&mut self) -> Vec<Output> {
+    pub(crate) fn news(&mut self) -> Vec<Update> {
         std::mem::take(&mut self.news)
     }
 
@@ -231,7 +231,7 @@ impl Line {
             match output {
                 Output::Send(request) => self.request(request, server),
                 Output::Abandon => self.wire = Wire::Idle,
-                output => self.news.push(output),
+                Output::Update(update) => self.news.push(update),
             }
         }
     }

@@ -43,22 +43,22 @@ impl World {
         }
     }
 
-    fn take(&mut self, news: Output) {
+    fn take(&mut self, news: Update) {
         match news {
-            Output::Reset { items, .. } => {
+            Update::Reset { items, .. } => {
                 self.view = items.iter().map(entry).collect();
                 let mut past = self.server.past.values();
                 let is_whole = past.any(|state| *state == self.view);
                 assert!(is_whole, "never so on the server: {:?}", self.view);
             }
-            Output::Apply(object) => {
+            Update::Apply(object) => {
                 let (name, version) = entry(&object);
                 self.view.insert(name, version);
             }
-            Output::Delete(object) => {
+            Update::Delete(object) => {
                 self.view.remove(&entry(&object).0);
             }
-            _ => {}
+            Update::Status(_) => {}
         }
     }
 

@@ -22,10 +22,14 @@ fn page(names: &[&str], version: &str, continue_token: &str) -> Page {
 }
 
 fn reset(items: Vec<ProjectedObject>, version: &str) -> Output {
-    Output::Reset {
+    Output::Update(Update::Reset {
         items,
         resource_version: version.into(),
-    }
+    })
+}
+
+fn status(condition: Condition) -> Output {
+    Output::Update(Update::Status(condition))
 }
 
 fn bookmark(version: &str, initial_events_end: bool) -> Event {
@@ -138,11 +142,11 @@ fn pages_are_delivered_together_and_watched_from_their_version() {
     driven.watch.handle_page(page(&["a"], "5", ""), driven.now);
     let outputs = driven.outputs();
     let [
-        Output::Reset {
+        Output::Update(Update::Reset {
             items,
             resource_version,
-        },
-        Output::Condition(Condition::Synced),
+        }),
+        Output::Update(Update::Status(Condition::Synced)),
         Output::Send(request),
     ] = outputs.as_slice()
     else {
@@ -180,8 +184,8 @@ fn a_streaming_list_is_complete_with_its_bookmark() {
         driven.outputs(),
         [
             reset(vec![object("a", "7"), object("c", "4")], "7"),
-            Output::Condition(Condition::Synced),
-            Output::Apply(object("d", "8")),
+            status(Condition::Synced),
+            Output::Update(Update::Apply(object("d", "8"))),
         ]
     );
     driven.interrupt(&lost());
@@ -262,7 +266,7 @@ fn an_interrupted_list_continues_and_replaces_nothing_before_its_end() {
         outputs.as_slice(),
         [
             Output::Abandon,
-            Output::Condition(Condition::Interrupted { .. })
+            Output::Update(Update::Status(Condition::Interrupted { .. }))
         ]
     ));
     driven.time_out();
@@ -298,7 +302,10 @@ fn a_watch_continues_from_the_last_version_seen() {
         .watch
         .handle_event(Event::Deleted(object("a", "6")), driven.now);
     driven.watch.handle_event(bookmark("8", false), driven.now);
-    assert_eq!(driven.outputs(), [Output::Delete(object("a", "6"))]);
+    assert_eq!(
+        driven.outputs(),
+        [Output::Update(Update::Delete(object("a", "6")))]
+    );
     // The server's own timeout: immediately.
     driven.watch.handle_end(driven.now);
     assert!(is_watch_from(&driven.only_request(), "8"));
@@ -309,7 +316,7 @@ fn a_watch_continues_from_the_last_version_seen() {
     assert!((125..375).contains(&pause.as_millis()), "{pause:?}");
     assert!(is_watch_from(&driven.only_request(), "8"));
     driven.watch.handle_opened(driven.now);
-    assert_eq!(driven.outputs(), [Output::Condition(Condition::Synced)]);
+    assert_eq!(driven.outputs(), [status(Condition::Synced)]);
 }
 
 #[test]
@@ -442,8 +449,12 @@ fn a_version_that_the_server_is_silent_about_is_replaced_by_a_list() {
     }
     driven.time_out();
     let outputs = driven.outputs();
-    let is_said =
-        |output: &Output| matches!(output, Output::Condition(Condition::Interrupted { .. }));
+    let is_said = |output: &Output| {
+        matches!(
+            output,
+            Output::Update(Update::Status(Condition::Interrupted { .. }))
+        )
+    };
     assert!(outputs.iter().any(is_said), "{outputs:?}");
     driven.time_out();
     assert!(is_first_page(&driven.only_request()));
@@ -552,7 +563,7 @@ fn a_resource_that_is_not_served_is_checked_periodically() {
     let mut driven = WatchBench::watching();
     assert_eq!(
         driven.interrupt(&refused(404)),
-        [Output::Abandon, Output::Condition(Condition::NotServed)]
+        [Output::Abandon, status(Condition::NotServed)]
     );
     let pause = driven.time_out().as_secs();
     assert!((30..90).contains(&pause), "{pause}");
@@ -560,7 +571,7 @@ fn a_resource_that_is_not_served_is_checked_periodically() {
     driven.watch.handle_page(page(&[], "9", ""), driven.now);
     assert_eq!(
         driven.outputs()[..2],
-        [reset(vec![], "9"), Output::Condition(Condition::Synced)]
+        [reset(vec![], "9"), status(Condition::Synced)]
     );
 }
 

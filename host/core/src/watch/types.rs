@@ -142,6 +142,13 @@ pub enum Output {
     Send(Request),
     /// Drop the request under way.
     Abandon,
+    /// An update of the stream.
+    Update(Update),
+}
+
+/// One update of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Update {
     /// The complete list of objects at a version.
     Reset {
         /// The objects, ordered by namespace and name.
@@ -153,8 +160,8 @@ pub enum Output {
     Apply(ProjectedObject),
     /// An object was deleted; this is its last state.
     Delete(ProjectedObject),
-    /// The condition of the watch changed.
-    Condition(Condition),
+    /// The condition of the stream changed.
+    Status(Condition),
 }
 
 impl fmt::Display for Interruption {

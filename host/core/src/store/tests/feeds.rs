@@ -10,9 +10,8 @@ use crate::msgpack::sample::{Sample, map};
 use crate::msgpack::{self, Value};
 use crate::object::ProjectedObject;
 use crate::store::*;
-use crate::stream::StreamId;
+use crate::stream::{StreamId, Update};
 use crate::time::Instant;
-use crate::watch::Output;
 use crate::watch::model::{ClusterChange, Line, Server, Step, View as Versions, deed, step};
 
 /// The fields that views read; every object has its version in each.
@@ -47,7 +46,7 @@ struct World {
     server: Server,
     store: Store,
     feeds: Feeds,
-    lines: BTreeMap<StreamId, (Line, VecDeque<Output>)>,
+    lines: BTreeMap<StreamId, (Line, VecDeque<Update>)>,
     /// Views with the fields that they read.
     views: Vec<(ViewId, &'static str)>,
     /// The version of the state that was last visible.
@@ -148,26 +147,22 @@ impl World {
                 .1
                 .fields
                 .clone();
-            let (feeds, store, now) = (&mut self.feeds, &mut self.store, self.now);
-            let mut changes = Vec::new();
-            let taken = match said {
-                Output::Apply(object) => {
-                    feeds.apply(store, id, keep(&fields, object), now, &mut changes)
-                }
-                Output::Delete(object) => {
-                    feeds.remove(store, id, keep(&fields, object), now, &mut changes)
-                }
-                Output::Reset {
+            let keep = |object| keep(&fields, object);
+            let update = match said {
+                Update::Apply(object) => Update::Apply(keep(object)),
+                Update::Delete(object) => Update::Delete(keep(object)),
+                Update::Reset {
                     items,
                     resource_version,
-                } => {
-                    let items = items.into_iter().map(|item| keep(&fields, item)).collect();
-                    let version = &resource_version;
-                    let taken = feeds.replace(store, id, items, version, now, &mut changes);
-                    taken.expect("no list lacks fields")
-                }
-                _ => FeedUpdate::Changes,
+                } => Update::Reset {
+                    items: items.into_iter().map(keep).collect(),
+                    resource_version,
+                },
+                Update::Status(_) => said,
             };
+            let (feeds, store, now) = (&mut self.feeds, &mut self.store, self.now);
+            let taken = feeds.update(store, id, update, now, &mut Vec::new());
+            let taken = taken.expect("no list lacks fields");
             if taken == FeedUpdate::List {
                 self.follow();
             }
@@ -315,22 +310,29 @@ impl TwoStreams {
 
     fn list(&mut self, stream: u32, list: &[(u8, u64)], version: &str) {
         let items = list.iter().map(|item| self.keep(stream, *item)).collect();
-        let now = Instant::from_nanos(1);
-        let (store, feeds) = (&mut self.store, &mut self.feeds);
-        let stream = StreamId(stream);
-        let taken = feeds.replace(store, stream, items, version, now, &mut Vec::new());
-        if taken == Ok(FeedUpdate::List) {
-            feeds.follow(store, |_| true);
-        }
+        let resource_version = version.into();
+        let update = Update::Reset {
+            items,
+            resource_version,
+        };
+        self.update(stream, update);
     }
 
     fn change(&mut self, stream: u32, name: u8, version: u64, deleted: bool) {
         let object = self.keep(stream, (name, version));
+        let update = if deleted {
+            Update::Delete(object)
+        } else {
+            Update::Apply(object)
+        };
+        self.update(stream, update);
+    }
+
+    fn update(&mut self, stream: u32, update: Update) {
         let now = Instant::from_nanos(1);
         let (store, feeds) = (&mut self.store, &mut self.feeds);
-        let take = if deleted { Feeds::remove } else { Feeds::apply };
-        let taken = take(feeds, store, StreamId(stream), object, now, &mut Vec::new());
-        if taken == FeedUpdate::List {
+        let taken = feeds.update(store, StreamId(stream), update, now, &mut Vec::new());
+        if taken == Ok(FeedUpdate::List) {
             feeds.follow(store, |_| true);
         }
     }
