@@ -4,20 +4,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use davit_cluster::api::{Api, ApiSettings};
+use davit_cluster::api::Api;
 use davit_cluster::events::Recorder;
 use davit_core::control::{ControlInput, Declaration, DeclaredController, FileController};
 pub use davit_core::host::LeaseSettings;
 pub use davit_core::machine::Report;
 use davit_core::trust::TrustPolicy;
-use davit_core::watch;
 use davit_engine::Engine;
 use futures::future::try_join_all;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::config::{ClientConfig, ControllerConfig};
-use crate::driver::{self, DriverOptions, Handle, PendingRecords};
+use crate::driver::{self, DriverOptions, Handle, PendingRecords, identity};
 use crate::health::Health;
 use crate::journal::Journal;
 use crate::loader::{ControllerLoadError, Loader};
@@ -34,8 +33,6 @@ pub struct HostOptions {
     pub client: kube::Client,
     /// The rate limits of requests.
     pub rates: ClientConfig,
-    /// The settings of watches.
-    pub watch: watch::Settings,
     /// The engine of guests.
     pub engine: Engine,
     /// The sources of modules.
@@ -60,6 +57,33 @@ pub struct HostOptions {
     pub seed: u64,
 }
 
+impl HostOptions {
+    /// A host that keeps its records in memory: the only replica, without a journal.
+    #[must_use]
+    pub fn new(
+        client: kube::Client,
+        engine: Engine,
+        modules: Modules,
+        metrics: Arc<HostMetrics>,
+    ) -> Self {
+        Self {
+            client,
+            rates: ClientConfig::default(),
+            engine,
+            modules,
+            metrics,
+            records: Arc::new(Records::memory()),
+            health: Arc::default(),
+            listener: None,
+            traces: None,
+            journal: None,
+            trust: TrustPolicy::default(),
+            leases: None,
+            seed: identity::random(),
+        }
+    }
+}
+
 /// How long a host that stops sends waiting events.
 const FLUSH_WITHIN: Duration = Duration::from_secs(5);
 
@@ -78,11 +102,8 @@ impl Host {
     #[must_use]
     pub fn start(options: HostOptions) -> Self {
         let clock = options.health.clock();
-        let settings = ApiSettings {
-            rate: Some(options.rates.rate()),
-            ..ApiSettings::default()
-        };
-        let api = Api::new(options.client.clone(), clock, &settings);
+        let rate = options.rates.rate();
+        let api = Api::new(options.client.clone(), clock, Some(rate));
         let recorder = Recorder::start(api.clone());
         let records = options.records.over(&api);
         let loader = Loader::new(options.engine, options.modules).checking_fields(&options.client);
@@ -93,7 +114,6 @@ impl Host {
             loader: Arc::clone(&loader),
             records: Arc::clone(&records),
             namespace: options.client.default_namespace().to_owned(),
-            watch: options.watch,
             metrics: options.metrics,
             health: options.health,
             listener: options.listener,

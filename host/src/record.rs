@@ -6,12 +6,10 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail};
 use davit_core::journal::Profile;
 use davit_core::manifest::Source;
-use davit_core::trust::TrustPolicy;
 
 use crate::cli::{EngineArguments, RecordArguments};
 use crate::commands;
-use crate::config::{ClientConfig, JournalConfig};
-use crate::driver::identity;
+use crate::config::JournalConfig;
 use crate::health::Health;
 use crate::host::{Host, HostOptions};
 use crate::http::requests::RequestPolicy;
@@ -21,7 +19,6 @@ use crate::journal_settings;
 use crate::metrics::HostMetrics;
 use crate::modules::{Modules, ModulesOptions};
 use crate::rbac::Need;
-use crate::records::Records;
 use crate::run::{self, StopSignals};
 use crate::telemetry::LogFilter;
 
@@ -44,25 +41,16 @@ pub async fn run(arguments: RecordArguments, log: LogFilter) -> Result<()> {
     };
     let journal = run::open_journal(Some(settings), None, &metrics, &health)?;
     let mut stop = StopSignals::new()?;
+    let engine = crate::engine::compiling_apart(None, EngineArguments::default())?;
+    let modules = Modules::new(ModulesOptions {
+        guests: None,
+        cache: None,
+        client: None,
+    })?;
     let host = Host::start(HostOptions {
-        client: client.clone(),
-        rates: ClientConfig::default(),
-        watch: davit_core::watch::Settings::default(),
-        engine: crate::engine::compiling_apart(None, EngineArguments::default())?,
-        modules: Modules::new(ModulesOptions {
-            guests: None,
-            cache: None,
-            client: None,
-        })?,
-        metrics: Arc::clone(&metrics),
-        records: Arc::new(Records::memory()),
         health: Arc::clone(&health),
-        listener: None,
-        traces: None,
         journal,
-        trust: TrustPolicy::default(),
-        leases: None,
-        seed: identity::random(),
+        ..HostOptions::new(client.clone(), engine, modules, Arc::clone(&metrics))
     });
     // No controller is declared, and none follows.
     host.apply(&[]).await?.recorded().await;

@@ -10,7 +10,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use davit_cluster::api::{Api, ApiSettings, chain};
+use davit_cluster::api::{Api, chain};
 use davit_cluster::clock::Clock;
 pub use davit_cluster::records::ClusterRecords;
 use davit_cluster::term::Term;
@@ -81,7 +81,7 @@ impl Records {
     /// Records in a cluster, with the specs in Davit's own namespace.
     #[must_use]
     pub fn cluster(client: kube::Client, namespace: &str) -> Self {
-        let api = Api::new(client, Clock::start(), &ApiSettings::default());
+        let api = Api::new(client, Clock::start(), None);
         Self::Cluster(Arc::new(ClusterRecords::new(api, namespace)))
     }
 
@@ -217,7 +217,7 @@ mod tests {
         // Nothing listens there.
         let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let client = connect::client(config).unwrap();
-        let api = Api::new(client.clone(), Clock::start(), &ApiSettings::default());
+        let api = Api::new(client.clone(), Clock::start(), None);
         let records = Arc::new(Records::cluster(client, "davit")).over(&api);
         let owner = Owner::named("podgc");
         records.status(&owner).await.unwrap_err();

@@ -32,7 +32,7 @@ use crate::records::Records;
 use crate::resource;
 use crate::telemetry::LogFilter;
 use crate::traces::{TraceExport, TraceSettings};
-use davit_cluster::api::{Api, ApiSettings};
+use davit_cluster::api::Api;
 use davit_core::control::Declaration;
 use davit_core::election::LeaseTiming;
 use davit_core::startup::{ControllerOrigin, ControllersChange, RecordPlace};
@@ -77,24 +77,18 @@ pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
     let traces = traces(arguments.traces, instance, &metrics)?;
     // In containers, the process ids of all replicas are the same.
     let seed = identity::random();
+    let cache = arguments.guests.cache.clone();
+    let engine = crate::engine::compiling_apart(cache, arguments.guests.engine)?;
     let host = Host::start(HostOptions {
-        client: client.clone(),
         rates: config.client,
-        watch: davit_core::watch::Settings::default(),
-        engine: crate::engine::compiling_apart(
-            arguments.guests.cache.clone(),
-            arguments.guests.engine,
-        )?,
-        modules,
-        metrics: Arc::clone(&metrics),
         records: Arc::new(records),
         health: Arc::clone(&health),
-        listener: None,
         traces: traces.as_ref().map(TraceExport::queue),
         journal,
         trust: config.trust(),
         leases,
         seed,
+        ..HostOptions::new(client.clone(), engine, modules, Arc::clone(&metrics))
     });
     let policy = match settings.origin {
         ControllerOrigin::Cluster => RequestPolicy::Cluster,
@@ -125,7 +119,7 @@ pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
     let declared = (settings.origin == ControllerOrigin::Cluster).then(|| {
         tracing::info!("running the Controllers of the cluster");
         let (sender, declared) = watch::channel(None);
-        let api = Api::new(client, health.clock(), &ApiSettings::default());
+        let api = Api::new(client, health.clock(), None);
         let (health, watches) = (Arc::clone(&health), metrics.watches.clone());
         tokio::spawn(resource::watch::follow(
             api, seed, sender, health, watches, has_leases,

@@ -27,30 +27,14 @@ use crate::term::Term;
 /// The largest answer that is read, in bytes: some hundred of the largest
 /// objects that etcd holds.
 const LARGEST_ANSWER: usize = 256 << 20;
-/// The settings for requests.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ApiSettings {
-    /// The rate of writes and live reads together; none for no limit.
-    pub rate: Option<Rate>,
-    /// The timeout of a request; watches have their own.
-    pub request_timeout: Duration,
-}
-
-impl Default for ApiSettings {
-    fn default() -> Self {
-        Self {
-            rate: None,
-            request_timeout: Duration::from_secs(30),
-        }
-    }
-}
+/// The timeout of a request; watches have their own.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// An API server. Copies share one rate limit.
 #[derive(Clone)]
 pub struct Api {
     client: kube::Client,
     clock: Clock,
-    request_timeout: Duration,
     limiter: Limiter,
     reach: Arc<Mutex<Reachability>>,
     /// The controller that requests are sent for, and the user to impersonate.
@@ -62,14 +46,14 @@ pub struct Api {
 }
 
 impl Api {
-    /// Wraps a client, which must not retry requests.
+    /// Wraps a client, which must not retry requests. `rate` is that of writes and live reads
+    /// together; none for no limit.
     #[must_use]
-    pub fn new(client: kube::Client, clock: Clock, settings: &ApiSettings) -> Self {
+    pub fn new(client: kube::Client, clock: Clock, rate: Option<Rate>) -> Self {
         Self {
             client,
             clock,
-            request_timeout: settings.request_timeout,
-            limiter: Limiter::new(settings.rate, clock),
+            limiter: Limiter::new(rate, clock),
             reach: Arc::default(),
             sender: Sender::default(),
             user: None,
@@ -273,11 +257,9 @@ impl Api {
             let status = response.status();
             Ok((status, read(response).await?))
         };
-        let sent = match tokio::time::timeout(self.request_timeout, exchange).await {
+        let sent = match tokio::time::timeout(REQUEST_TIMEOUT, exchange).await {
             Ok(result) => result,
-            Err(_) => Err(RequestError::NoAnswer(NoAnswer::silence(
-                self.request_timeout,
-            ))),
+            Err(_) => Err(RequestError::NoAnswer(NoAnswer::silence(REQUEST_TIMEOUT))),
         };
         self.note(request, &sent);
         sent

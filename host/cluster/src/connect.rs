@@ -204,7 +204,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::api::{Api, ApiSettings};
+    use crate::api::Api;
     use crate::clock::Clock;
 
     /// Answers every request alike; the channel has the received requests.
@@ -312,8 +312,7 @@ mod tests {
     fn api(url: &str) -> Api {
         let mut config = Config::new(url.parse().unwrap());
         config.connect_timeout = Some(Duration::from_secs(5));
-        let settings = ApiSettings::default();
-        Api::new(client(config).unwrap(), Clock::start(), &settings)
+        Api::new(client(config).unwrap(), Clock::start(), None)
     }
 
     /// Why a deletion got no answer, and how often a connection was made for it.

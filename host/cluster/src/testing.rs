@@ -14,7 +14,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::api::{Api, ApiSettings};
+use crate::api::Api;
 use crate::clock::Clock;
 
 /// A request that the server got.
@@ -106,7 +106,7 @@ impl Server {
     }
 
     pub(crate) fn api(&self) -> Api {
-        Api::new(self.client.clone(), Clock::start(), &ApiSettings::default())
+        Api::new(self.client.clone(), Clock::start(), None)
     }
 
     /// The requests so far.

@@ -1,11 +1,11 @@
 //! The circuit breaker of one revision of a guest: whether it may be called.
 //!
 //! A call fails if it returns no valid decision: a trap, an exceeded limit, a malformed
-//! answer. Its items are then retried. After [`CircuitConfig::failures`] failed calls
+//! answer. Its items are then retried. After `FAILURES` failed calls
 //! in a row the circuit opens: the guest is not called. After a pause the circuit is
 //! half-open: one call, the probe, tests the guest. If the probe succeeds, the circuit
 //! closes; if it fails, the circuit opens again for twice as long. Each
-//! [`CircuitConfig::decay`] that the circuit stays closed halves the next pause.
+//! `DECAY` that the circuit stays closed halves the next pause.
 //!
 //! One bad item must not open the circuit for all others. [`after_failed_call`] retries
 //! the items of a failed call one by one, so that only the bad item continues to fail:
@@ -137,30 +137,14 @@ pub const fn after_failed_call(kind: CallFailureKind, items: usize) -> Finish {
     }
 }
 
-/// When a circuit opens, and for how long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CircuitConfig {
-    /// The number of failed calls in a row that opens the circuit. At least 1.
-    pub failures: u32,
-    /// The first pause; it doubles with each failed probe.
-    pub pause_initial: Duration,
-    /// The longest pause.
-    pub pause_max: Duration,
-    /// How long the circuit must stay closed to halve its next pause.
-    pub decay: Duration,
-}
-
-impl Default for CircuitConfig {
-    /// 5 failures, 5 seconds to 5 minutes, halved every 10 minutes.
-    fn default() -> Self {
-        Self {
-            failures: 5,
-            pause_initial: Duration::from_secs(5),
-            pause_max: Duration::from_mins(5),
-            decay: Duration::from_mins(10),
-        }
-    }
-}
+/// The number of failed calls in a row that opens a circuit.
+const FAILURES: u32 = 5;
+/// The first pause; it doubles with each failed probe.
+const PAUSE_INITIAL: Duration = Duration::from_secs(5);
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_mins(5);
+/// How long a circuit must stay closed to halve its next pause.
+const DECAY: Duration = Duration::from_mins(10);
 
 /// The state of a circuit: whether the host may call the guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -191,7 +175,6 @@ pub struct Permit {
 /// The circuit breaker of one revision.
 #[derive(Debug)]
 pub struct CircuitBreaker {
-    config: CircuitConfig,
     state: CircuitState,
     failures_in_a_row: u32,
     /// The number of times that the next pause is doubled.
@@ -201,17 +184,9 @@ pub struct CircuitBreaker {
 }
 
 impl Default for CircuitBreaker {
-    fn default() -> Self {
-        Self::new(CircuitConfig::default())
-    }
-}
-
-impl CircuitBreaker {
     /// A closed circuit.
-    #[must_use]
-    pub const fn new(config: CircuitConfig) -> Self {
+    fn default() -> Self {
         Self {
-            config,
             state: CircuitState::Closed,
             failures_in_a_row: 0,
             doublings: 0,
@@ -219,7 +194,9 @@ impl CircuitBreaker {
             closed_since: Instant::ZERO,
         }
     }
+}
 
+impl CircuitBreaker {
     /// Whether the host may call the guest.
     #[must_use]
     pub const fn state(&self) -> &CircuitState {
@@ -280,7 +257,7 @@ impl CircuitBreaker {
         self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
         if permit.probe {
             self.open(now, failure);
-        } else if self.failures_in_a_row >= self.config.failures {
+        } else if self.failures_in_a_row >= FAILURES {
             self.decay(now);
             self.open(now, failure);
         }
@@ -300,21 +277,19 @@ impl CircuitBreaker {
 
     fn open(&mut self, now: Instant, reason: CallFailure) {
         let factor = 2_u32.checked_pow(self.doublings).unwrap_or(u32::MAX);
-        let pause = self.config.pause_initial.saturating_mul(factor);
-        if pause < self.config.pause_max {
+        let pause = PAUSE_INITIAL.saturating_mul(factor);
+        if pause < PAUSE_MAX {
             self.doublings += 1;
         }
         self.state = CircuitState::Open {
-            until: now.after(pause.min(self.config.pause_max)),
+            until: now.after(pause.min(PAUSE_MAX)),
             reason,
         };
     }
 
     fn decay(&mut self, now: Instant) {
         let closed_for = now.since(self.closed_since).as_nanos();
-        let halvings = closed_for
-            .checked_div(self.config.decay.as_nanos())
-            .unwrap_or(u128::MAX);
+        let halvings = closed_for / DECAY.as_nanos();
         let halvings = u32::try_from(halvings).unwrap_or(u32::MAX);
         self.doublings = self.doublings.saturating_sub(halvings);
     }
@@ -464,16 +439,12 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_of_extremes_does_not_overflow() {
-        let now = Instant::ZERO;
-        let mut circuit = CircuitBreaker::new(CircuitConfig {
-            failures: 1,
-            pause_initial: Duration::MAX,
-            pause_max: Duration::MAX,
-            decay: Duration::ZERO,
-        });
-        fail(&mut circuit, now);
-        assert_eq!(circuit.opens_at(now), Some(Instant::FAR_FUTURE));
+    fn a_pause_at_the_end_of_time_does_not_overflow() {
+        let (mut circuit, _) = closed();
+        for _ in 0..FAILURES {
+            fail(&mut circuit, Instant::FAR_FUTURE);
+        }
+        assert_eq!(circuit.opens_at(Instant::ZERO), Some(Instant::FAR_FUTURE));
         fail(&mut circuit, Instant::FAR_FUTURE);
     }
 

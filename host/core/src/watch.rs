@@ -32,6 +32,7 @@ mod model_tests;
 mod tests;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::mutant::Mutant;
@@ -57,6 +58,17 @@ const MOST_PATIENCE: u32 = 20;
 /// After this many streaming lists in a row that failed at a server that answers, the next list comes in
 /// pages.
 const MOST_FAILED_STREAMS: u32 = 3;
+
+/// The timeout of one page.
+const PAGE_TIMEOUT: Duration = Duration::from_mins(1);
+/// The longest silence of a watch. The server sends a bookmark about once a minute, so a
+/// longer silence means that the connection is dead.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+/// The range of the timeouts that the watch requests from the server; a range, so that not
+/// all watches end at the same time.
+const WATCH_TIMEOUT: Range<Duration> = Duration::from_mins(5)..Duration::from_mins(10);
+/// A watch that lasted this long resets the count of failures.
+const HEALTHY_AFTER: Duration = Duration::from_secs(10);
 
 /// The state machine of one watch.
 #[derive(Debug)]
@@ -123,7 +135,7 @@ impl Watch {
             State::Waiting { until, .. } | State::NotServed { until } => *until,
             State::Listing { deadline, .. } => *deadline,
             State::StreamingList { stream, .. } | State::Watching { stream, .. } => {
-                stream.heard.after(self.settings.idle_timeout)
+                stream.heard.after(IDLE_TIMEOUT)
             }
         }
     }
@@ -310,9 +322,9 @@ impl Watch {
             State::StreamingList { stream, .. } if stream.opened.is_some() => {
                 self.give_up_streaming("the streaming list fell silent before its bookmark", now);
             }
-            State::Listing { .. } => self.no_answer(self.settings.page_timeout, now),
+            State::Listing { .. } => self.no_answer(PAGE_TIMEOUT, now),
             State::StreamingList { .. } | State::Watching { .. } => {
-                self.no_answer(self.settings.idle_timeout, now);
+                self.no_answer(IDLE_TIMEOUT, now);
             }
         }
     }
@@ -343,7 +355,7 @@ impl Watch {
         self.state = State::Listing {
             items,
             continue_token,
-            deadline: now.after(self.settings.page_timeout),
+            deadline: now.after(PAGE_TIMEOUT),
         };
     }
 
@@ -491,7 +503,7 @@ impl Watch {
     /// Notes how long a watch has lasted, and how long it was silent at its end.
     fn note_end(&mut self, stream: Stream, refused: Option<u16>, now: Instant) {
         let lasted = stream.lasted(now);
-        if lasted >= self.settings.healthy_after {
+        if lasted >= HEALTHY_AFTER {
             self.failures = 0;
         }
         // A server without a watch cache that was restored from a backup answers 500 or 504 to a
@@ -499,18 +511,18 @@ impl Watch {
         let is_refused = refused.is_some_and(|code| matches!(code, 400 | 422 | 500 | 504));
         let ends_at_once = stream.opened.is_some() && refused.is_none() && lasted < SHORTEST_STREAM;
         self.silence += if is_refused || ends_at_once {
-            self.settings.idle_timeout
+            IDLE_TIMEOUT
         } else {
             stream.silence(now)
         };
     }
 
     fn longest_silence(&self) -> Duration {
-        self.settings.idle_timeout * self.patience
+        IDLE_TIMEOUT * self.patience
     }
 
     fn watch_timeout(&mut self) -> Duration {
-        self.jitter.within(self.settings.watch_timeout.clone())
+        self.jitter.within(WATCH_TIMEOUT)
     }
 }
 

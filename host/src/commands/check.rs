@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use anyhow::{Result, bail};
-use davit_cluster::api::{Api, ApiSettings};
+use davit_cluster::api::Api;
 use davit_cluster::clock::Clock;
 use davit_cluster::discovery::discover;
 use davit_core::grant::{Grant, Permissions};
@@ -262,7 +262,7 @@ async fn reach(client: &Client, findings: &mut Findings) -> Option<(Client, Opti
             return None;
         }
     }
-    let api = Api::new(client.clone(), Clock::start(), &ApiSettings::default());
+    let api = Api::new(client.clone(), Clock::start(), None);
     let discovered = discover(&api).await;
     let discovered = discovered.map_err(|failure| {
         let message = format!("discovery failed: {failure}");

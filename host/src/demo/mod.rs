@@ -23,14 +23,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use davit_cluster::connect;
-use davit_core::trust::TrustPolicy;
-use davit_core::watch;
 use davit_sim::Server;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use crate::cli::{DemoArguments, GuestArguments};
-use crate::config::{self, ClientConfig, Config};
+use crate::config::{self, Config};
 use crate::health::Health;
 use crate::host::{Host, HostOptions, Report};
 use crate::metrics::HostMetrics;
@@ -62,24 +60,16 @@ pub async fn run(arguments: DemoArguments) -> Result<()> {
     let health = Arc::new(Health::default());
     let archive = Archive::new(&arguments.guests)?;
     let journal = archive.open(&metrics, &health)?;
+    let modules = run::modules(&arguments.guests, &client)?;
+    let cache = arguments.guests.cache.clone();
+    let engine = crate::engine::compiling_apart(cache, arguments.guests.engine)?;
     let host = Host::start(HostOptions {
-        modules: run::modules(&arguments.guests, &client)?,
-        client,
-        rates: ClientConfig::default(),
-        watch: watch::Settings::default(),
-        engine: crate::engine::compiling_apart(
-            arguments.guests.cache.clone(),
-            arguments.guests.engine,
-        )?,
-        metrics,
         records: Arc::clone(&records),
         health,
         listener: Some(listener),
-        traces: None,
         journal: Some(journal),
-        trust: TrustPolicy::default(),
-        leases: None,
         seed: 0,
+        ..HostOptions::new(client, engine, modules, metrics)
     });
     let mut story = Story {
         cluster,

@@ -13,14 +13,11 @@ use std::cell::RefCell;
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, bail};
 use davit_cluster::connect;
 use davit_core::digest::ModuleDigest;
-use davit_core::trust::TrustPolicy;
-use davit_core::watch;
 use davit_sim::helpers::{Kubelet, NamespaceController};
 use davit_sim::{Server, kubeconfig};
 use serde_json::{Value, json};
@@ -29,14 +26,12 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use crate::cli::DevArguments;
-use crate::config::{self, ClientConfig};
+use crate::config;
 use crate::engine;
-use crate::health::Health;
 use crate::host::{Host, HostOptions, Report};
 use crate::inspect;
 use crate::metrics::HostMetrics;
 use crate::modules::{Modules, ModulesOptions};
-use crate::records::Records;
 use crate::run::StopSignals;
 use crate::sim;
 use build::Build;
@@ -99,21 +94,11 @@ fn host(
         cache: None,
         client: None,
     });
+    let engine = engine::compiling_apart(None, arguments.engine)?;
+    let metrics = HostMetrics::new()?;
     Ok(Host::start(HostOptions {
-        client,
-        rates: ClientConfig::default(),
-        watch: watch::Settings::default(),
-        engine: engine::compiling_apart(None, arguments.engine)?,
-        modules: modules?,
-        metrics: Arc::new(HostMetrics::new()?),
-        records: Arc::new(Records::memory()),
-        health: Arc::new(Health::default()),
         listener: Some(listener),
-        traces: None,
-        journal: None,
-        trust: TrustPolicy::default(),
-        leases: None,
-        seed: u64::from(std::process::id()),
+        ..HostOptions::new(client, engine, modules?, metrics.into())
     }))
 }
 

@@ -136,7 +136,6 @@ mod tests {
     use std::io;
     use std::sync::{Mutex, PoisonError};
 
-    use davit_cluster::api::ApiSettings;
     use davit_cluster::connect;
     use davit_core::election::{LeaseRequestId, LeaseTiming};
     use tracing_subscriber::fmt::MakeWriter;
@@ -178,7 +177,7 @@ mod tests {
         // Nothing listens there.
         let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let client = connect::client(config).unwrap();
-        let api = Api::new(client, Clock::start(), &ApiSettings::default());
+        let api = Api::new(client, Clock::start(), None);
         let settings = LeaseSettings {
             identity: "a".to_owned(),
             timing: LeaseTiming::default(),

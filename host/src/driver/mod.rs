@@ -28,7 +28,6 @@ use davit_core::machine::{self, Report};
 use davit_core::observation::{ClusterFindings, Disagreements};
 use davit_core::time::Now;
 use davit_core::trust::TrustPolicy;
-use davit_core::watch;
 use davit_engine::Guest;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
@@ -55,8 +54,6 @@ pub(crate) struct DriverOptions {
     pub(crate) records: Arc<Records>,
     /// The namespace of the service accounts of controllers.
     pub(crate) namespace: String,
-    /// The settings of watches.
-    pub(crate) watch: watch::Settings,
     /// The metrics.
     pub(crate) metrics: Arc<HostMetrics>,
     /// The state of the probes.

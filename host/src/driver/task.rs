@@ -65,7 +65,6 @@ pub(super) struct Task {
 /// The reflectors that run.
 struct Reflectors {
     api: Api,
-    settings: Settings,
     seed: u64,
     batches: mpsc::Sender<Batch>,
     running: BTreeMap<StreamId, Reflector>,
@@ -123,7 +122,6 @@ impl Task {
             },
             reflectors: Reflectors {
                 api: api.clone(),
-                settings: options.watch,
                 seed: options.seed,
                 batches: sender,
                 running: BTreeMap::new(),
@@ -362,7 +360,7 @@ impl Task {
 impl Reflectors {
     fn start(&mut self, stream: StreamId, spec: StreamSpec) {
         let seed = self.seed.wrapping_add(u64::from(stream.0));
-        let (settings, batches) = (self.settings.clone(), self.batches.clone());
+        let (settings, batches) = (Settings::default(), self.batches.clone());
         let reflector = Reflector::start(&self.api, spec, settings, seed, stream, batches);
         self.running.insert(stream, reflector);
     }

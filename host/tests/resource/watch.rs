@@ -6,7 +6,7 @@ use std::time::Duration;
 use davit::health::Health;
 use davit::metrics::HostMetrics;
 use davit::resource::watch::follow;
-use davit_cluster::api::{Api, ApiSettings};
+use davit_cluster::api::Api;
 use davit_cluster::clock::Clock;
 use davit_core::control::Declaration;
 use kube::api::DeleteParams;
@@ -19,8 +19,7 @@ use crate::cluster::{Cluster, spec};
 type Receiver = watch::Receiver<Option<Vec<Declaration>>>;
 
 fn api(cluster: &Cluster) -> Api {
-    let settings = ApiSettings::default();
-    Api::new(cluster.davit.clone(), Clock::start(), &settings)
+    Api::new(cluster.davit.clone(), Clock::start(), None)
 }
 
 fn watched(cluster: &Cluster) -> Receiver {

@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 use tower::{Layer as _, service_fn};
 
-use crate::api::{Api, ApiSettings};
+use crate::api::Api;
 use crate::clock::Clock;
 use crate::connections::connections;
 use crate::term::Term;
@@ -108,7 +108,7 @@ impl Setting {
         let client = ClientBuilder::new(service, "default").build();
         let (until, receiver) = watch::channel(Some(seconds(10)));
         Self {
-            api: Api::new(client, clock, &ApiSettings::default()),
+            api: Api::new(client, clock, None),
             term: Term::new(clock, receiver, Duration::from_secs(3)),
             until,
             accepted,

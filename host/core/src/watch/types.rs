@@ -14,18 +14,8 @@ pub struct Settings {
     pub streaming_list: bool,
     /// The most objects in one page of a list.
     pub page_size: u32,
-    /// The timeout of one page.
-    pub page_timeout: Duration,
-    /// The longest silence of a watch. The server sends a bookmark about once a minute,
-    /// so a longer silence means that the connection is dead.
-    pub idle_timeout: Duration,
-    /// The range of the timeouts that the watch requests from the server; a range, so
-    /// that not all watches end at the same time.
-    pub watch_timeout: Range<Duration>,
     /// The range of the pauses after failures, before jitter. They double.
     pub backoff: Range<Duration>,
-    /// A watch that lasted this long resets the count of failures.
-    pub healthy_after: Duration,
     /// The pause before the next request for a resource that is not served.
     pub not_served_recheck: Duration,
 }
@@ -35,11 +25,7 @@ impl Default for Settings {
         Self {
             streaming_list: true,
             page_size: 500,
-            page_timeout: Duration::from_mins(1),
-            idle_timeout: Duration::from_secs(90),
-            watch_timeout: Duration::from_mins(5)..Duration::from_mins(10),
             backoff: Duration::from_millis(250)..Duration::from_secs(30),
-            healthy_after: Duration::from_secs(10),
             not_served_recheck: Duration::from_mins(1),
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use davit_cluster::api::{Api, ApiSettings};
+use davit_cluster::api::Api;
 use davit_cluster::clock::Clock;
 use davit_cluster::discovery::discover;
 use davit_core::mapping::Mapping;
@@ -32,7 +32,7 @@ pub(super) struct Cluster {
 
 impl Cluster {
     pub(super) async fn discover(client: Client) -> Result<Self> {
-        let api = Api::new(client.clone(), Clock::start(), &ApiSettings::default());
+        let api = Api::new(client.clone(), Clock::start(), None);
         let discovery = discover(&api).await;
         let discovery = discovery.context("the API server does not say what it serves")?;
         Ok(Self {

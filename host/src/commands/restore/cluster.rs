@@ -1,7 +1,7 @@
 //! The cluster that an object is restored in: what exists there, and the creation.
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use davit_cluster::api::{Api, ApiSettings};
+use davit_cluster::api::Api;
 use davit_cluster::clock::Clock;
 use davit_cluster::discovery::discover;
 use davit_core::mapping::{Discovery, ServedResource};
@@ -33,7 +33,7 @@ impl Cluster {
     }
 
     pub(super) async fn discover(client: Client) -> Result<Self> {
-        let api = Api::new(client.clone(), Clock::start(), &ApiSettings::default());
+        let api = Api::new(client.clone(), Clock::start(), None);
         let discovery = discover(&api).await;
         Ok(Self {
             client,

@@ -1,11 +1,9 @@
 //! What a host without a collector does.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use davit_core::trust::TrustPolicy;
-use davit_core::watch;
 use davit_engine::{Engine, EngineConfig};
 use davit_sim::Sim;
 use kube::client::Body;
@@ -13,12 +11,10 @@ use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use super::spans;
-use crate::config::{self, ClientConfig};
-use crate::health::Health;
+use crate::config;
 use crate::host::{Host, HostOptions};
 use crate::metrics::HostMetrics;
 use crate::modules::{Modules, ModulesOptions};
-use crate::records::Records;
 use crate::traces::SpanQueue;
 
 const PODGC: &str = "controllers: [{name: podgc, module: {builtin: podgc}, mode: Enforce, \
@@ -82,24 +78,17 @@ fn options(client: kube::Client, traces: Option<SpanQueue>) -> HostOptions {
         cache_dir: Some(target().join("tmp/modules")),
         ..EngineConfig::default()
     };
+    let engine = Engine::new(engine).unwrap();
+    let modules = Modules::new(modules).unwrap();
+    let metrics = HostMetrics::new().unwrap();
     HostOptions {
-        client,
-        rates: ClientConfig::default(),
-        watch: watch::Settings::default(),
-        engine: Engine::new(engine).unwrap(),
-        modules: Modules::new(modules).unwrap(),
-        metrics: Arc::new(HostMetrics::new().unwrap()),
-        records: Arc::new(Records::memory()),
-        health: Arc::new(Health::default()),
-        listener: None,
         traces,
-        journal: None,
         trust: TrustPolicy {
             files: true,
             ..TrustPolicy::default()
         },
-        leases: None,
         seed: 7,
+        ..HostOptions::new(client, engine, modules, metrics.into())
     }
 }
 
