@@ -12,8 +12,8 @@ use crate::commands;
 use crate::config::JournalConfig;
 use crate::health::Health;
 use crate::host::{Host, HostOptions};
+use crate::http::Endpoints;
 use crate::http::requests::RequestPolicy;
-use crate::http::{self, Endpoints};
 use crate::journal::JournalSettings;
 use crate::journal_settings;
 use crate::metrics::HostMetrics;
@@ -55,23 +55,15 @@ pub async fn run(arguments: RecordArguments, log: LogFilter) -> Result<()> {
     // No controller is declared, and none follows.
     host.apply(&[]).await?.recorded().await;
     health.set_declared();
-    if let Some(address) = &arguments.ports.probes {
-        let (address, _) = http::serve_probes(address, Arc::clone(&health))
-            .await
-            .with_context(|| format!("--probes {address}"))?;
-        tracing::info!(%address, "serving the probes");
-    }
-    if let Some(address) = &arguments.ports.http {
-        let endpoints = Endpoints {
-            metrics,
-            health,
-            host: host.handle().clone(),
-            requests: RequestPolicy::Cluster,
-            log: Some(log),
-            access: run::access(&arguments.ports, &client),
-        };
-        run::serve(address, &arguments.ports, endpoints).await?;
-    }
+    let endpoints = Endpoints {
+        metrics,
+        health,
+        host: host.handle().clone(),
+        requests: RequestPolicy::Cluster,
+        log: Some(log),
+        access: run::access(&arguments.ports, &client),
+    };
+    run::serve_ports(&arguments.ports, endpoints).await?;
     let name = stop.received().await;
     tracing::info!("{name}: stopping");
     host.stop().await;

@@ -94,23 +94,16 @@ pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
         ControllerOrigin::Cluster => RequestPolicy::Cluster,
         ControllerOrigin::File => RequestPolicy::File,
     };
-    if let Some(address) = &arguments.ports.probes {
-        let (address, _) = http::serve_probes(address, Arc::clone(&health))
-            .await
-            .with_context(|| format!("--probes {address}"))?;
-        tracing::info!(%address, "serving the probes");
-    }
-    if let Some(address) = &arguments.ports.http {
-        let endpoints = Endpoints {
-            metrics: Arc::clone(&metrics),
-            health: Arc::clone(&health),
-            host: host.handle().clone(),
-            requests: policy,
-            log: Some(log),
-            access: access(&arguments.ports, &client),
-        };
-        serve(address, &arguments.ports, endpoints).await?;
-    } else if policy == RequestPolicy::File {
+    let endpoints = Endpoints {
+        metrics: Arc::clone(&metrics),
+        health: Arc::clone(&health),
+        host: host.handle().clone(),
+        requests: policy,
+        log: Some(log),
+        access: access(&arguments.ports, &client),
+    };
+    serve_ports(&arguments.ports, endpoints).await?;
+    if policy == RequestPolicy::File && arguments.ports.http.is_none() {
         tracing::info!(
             "without --http, this host accepts no requests such as promote or abort: a step that \
              waits for an operator stays until the file changes"
@@ -214,12 +207,22 @@ pub(crate) fn access(ports: &PortArguments, client: &kube::Client) -> Access {
     }
 }
 
+/// Serves the ports of `--probes` and `--http`, those that are set.
+pub(crate) async fn serve_ports(ports: &PortArguments, endpoints: Endpoints) -> Result<()> {
+    if let Some(address) = &ports.probes {
+        let (address, _) = http::serve_probes(address, Arc::clone(&endpoints.health))
+            .await
+            .with_context(|| format!("--probes {address}"))?;
+        tracing::info!(%address, "serving the probes");
+    }
+    match &ports.http {
+        Some(address) => serve(address, ports, endpoints).await,
+        None => Ok(()),
+    }
+}
+
 /// Serves the port of `--http`.
-pub(crate) async fn serve(
-    address: &ListenAddress,
-    ports: &PortArguments,
-    endpoints: Endpoints,
-) -> Result<()> {
+async fn serve(address: &ListenAddress, ports: &PortArguments, endpoints: Endpoints) -> Result<()> {
     let files = ports
         .tls_cert_file
         .clone()

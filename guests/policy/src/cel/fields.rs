@@ -4,10 +4,10 @@ use kube_cel::cel::IdedExpr;
 use kube_cel::cel::common::ast::{Expr, LiteralValue};
 
 use super::expand::{call_of, node};
-use super::lower::{Lowered, Lowering, NO_VERSION, Origin, VERSION, string};
+use super::lower::{Lowered, Lowering, NO_VERSION, VERSION, string};
 use super::lowered;
 use super::schema::Schema;
-use super::{Mistake, OBJECT, Type};
+use super::{Mistake, OBJECT, Slot, Type};
 
 impl Lowering<'_> {
     /// A field of a value.
@@ -39,7 +39,7 @@ impl Lowering<'_> {
         }
         let schema = self.known(&origin, name, find)?;
         let result = schema.result();
-        let origin = Origin {
+        let origin = Slot {
             binding: origin.binding,
             path: origin.path.key(name),
             schema,
@@ -58,7 +58,7 @@ impl Lowering<'_> {
     /// What is known of a field of a value; an unknown one is refused.
     pub(super) fn known(
         &self,
-        of: &Origin,
+        of: &Slot,
         name: &str,
         find: fn(&Schema, &str) -> Result<Schema, String>,
     ) -> Result<Schema, Mistake> {
@@ -70,7 +70,7 @@ impl Lowering<'_> {
 
     /// What is the same of all objects of a resource: its kind, and its version. The objects of a
     /// list do not have it.
-    fn same_of_all(&self, origin: &Origin, text: &str) -> Result<Lowered, Mistake> {
+    fn same_of_all(&self, origin: &Slot, text: &str) -> Result<Lowered, Mistake> {
         let (name, is_related) = (&origin.binding, origin.path.is_root());
         if is_related && name != OBJECT {
             return Err(self.mistake(format!(

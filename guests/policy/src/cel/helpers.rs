@@ -5,10 +5,10 @@ use kube_cel::cel::IdedExpr;
 use kube_cel::cel::common::ast::{Expr, LiteralValue, operators};
 
 use super::expand::{call_of, node};
-use super::lower::{Lowered, Lowering, Origin, string};
+use super::lower::{Lowered, Lowering, string};
 use super::lowered;
 use super::path::Path;
-use super::{Mistake, Type};
+use super::{Mistake, Slot, Type};
 
 impl Lowering<'_> {
     /// The terms of `now - a + b`, with their signs; none if it is anything else.
@@ -133,7 +133,7 @@ impl Lowering<'_> {
             return Err(self.mistake("condition(…) takes an object"));
         };
         let elements = origin.elements();
-        self.declare(&Origin {
+        self.declare(&Slot {
             path: elements.path.key("type"),
             ..elements.clone()
         });
@@ -186,7 +186,7 @@ impl Lowering<'_> {
             let declared = path.declared();
             let fields = self.fields.entry(root.binding.clone()).or_default();
             fields.extend(below.iter().map(|below| format!("{declared}{below}")));
-            args.push(self.slot(Origin {
+            args.push(self.slot(Slot {
                 binding: root.binding.clone(),
                 path,
                 schema: schema.unwrap_or_default(),

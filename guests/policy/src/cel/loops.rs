@@ -14,9 +14,9 @@ use kube_cel::cel::{Context, ExecutionError, FunctionContext, IdedExpr, Value};
 
 use super::arguments::wrong;
 use super::expand::{call_of, is_ident, node};
-use super::lower::{Local, Lowered, Lowering, Origin, string};
+use super::lower::{Local, Lowered, Lowering, string};
 use super::lowered;
-use super::{Mistake, Type, budget};
+use super::{Mistake, Slot, Type, budget};
 
 /// What a loop does with its elements.
 enum Loop<'e> {
@@ -134,7 +134,7 @@ impl Lowering<'_> {
         // Of what is not known to be a list, everything is read: the host would find nothing
         // below the elements of a map.
         let origin = range.origin.clone().filter(|it| it.schema.is_list());
-        let elements = origin.as_ref().map(Origin::elements);
+        let elements = origin.as_ref().map(Slot::elements);
         let range = if elements.is_some() {
             self.materialized(range).0
         } else {
@@ -191,7 +191,7 @@ impl Lowering<'_> {
     }
 
     /// A loop that reads no field of its elements still reads the list.
-    fn declare_list(&mut self, list: Option<&Origin>, elements: Option<&Origin>) {
+    fn declare_list(&mut self, list: Option<&Slot>, elements: Option<&Slot>) {
         if let (Some(list), Some(elements)) = (list.filter(|it| !it.path.is_root()), elements) {
             let below = elements.path.declared();
             let fields = self.fields.get(&list.binding);

@@ -32,34 +32,10 @@ pub(crate) struct Scope<'a> {
     pub(crate) variables: &'a Variables,
 }
 
-/// Where a value comes from: a path below an object.
-#[derive(Clone, Debug)]
-pub(super) struct Origin {
-    pub(super) binding: String,
-    pub(super) path: Path,
-    pub(super) schema: Schema,
-}
-
-impl Origin {
-    /// The elements of a list.
-    pub(super) fn elements(&self) -> Self {
-        Self {
-            binding: self.binding.clone(),
-            path: self.path.elements(),
-            schema: self.schema.element(),
-        }
-    }
-
-    /// Whether it is a list of whole objects.
-    pub(super) fn is_list_of_objects(&self) -> bool {
-        self.path.is_root() && self.schema.is_list()
-    }
-}
-
 /// A lowered expression. Without `expr` it is a path that nothing has read yet.
 pub(super) struct Lowered {
     pub(super) expr: Option<IdedExpr>,
-    pub(super) origin: Option<Origin>,
+    pub(super) origin: Option<Slot>,
     pub(super) result: Type,
     /// The type of its elements, if it has no origin that says so.
     elements: Type,
@@ -70,7 +46,7 @@ impl Lowered {
         Self::with(Some(expr), None, result)
     }
 
-    pub(super) fn with(expr: Option<IdedExpr>, origin: Option<Origin>, result: Type) -> Self {
+    pub(super) fn with(expr: Option<IdedExpr>, origin: Option<Slot>, result: Type) -> Self {
         Self {
             expr,
             origin,
@@ -88,9 +64,9 @@ impl Lowered {
     }
 
     /// The list of whole objects that it is.
-    pub(super) fn list_of_objects(&self) -> Option<Origin> {
+    pub(super) fn list_of_objects(&self) -> Option<Slot> {
         let origin = self.origin.clone();
-        origin.filter(Origin::is_list_of_objects)
+        origin.filter(Slot::is_list_of_objects)
     }
 
     /// Whether it is a field that Kubernetes declares as a quantity.
@@ -115,7 +91,7 @@ impl Lowered {
 pub(super) struct Local {
     pub(super) name: String,
     /// Where the elements come from.
-    pub(super) origin: Option<Origin>,
+    pub(super) origin: Option<Slot>,
     /// Their type, if no origin says so.
     pub(super) result: Type,
 }
@@ -226,12 +202,7 @@ impl Lowering<'_> {
         }
     }
 
-    pub(super) fn slot(&mut self, origin: Origin) -> IdedExpr {
-        let slot = Slot {
-            binding: origin.binding,
-            path: origin.path,
-            schema: origin.schema,
-        };
+    pub(super) fn slot(&mut self, slot: Slot) -> IdedExpr {
         let known = self.slots.iter().position(|it| *it == slot);
         let index = known.unwrap_or_else(|| {
             self.slots.push(slot);
@@ -240,7 +211,7 @@ impl Lowering<'_> {
         ident(&format!("@{index}"))
     }
 
-    pub(super) fn declare(&mut self, origin: &Origin) {
+    pub(super) fn declare(&mut self, origin: &Slot) {
         let fields = self.fields.entry(origin.binding.clone()).or_default();
         let path = origin.path.declared();
         if fields.iter().any(|field| covers(field, &path)) {
@@ -340,7 +311,7 @@ impl Lowering<'_> {
             };
             return Err(self.mistake(format!("there is no \"{name}\" here{hint}")));
         };
-        let origin = Origin {
+        let origin = Slot {
             binding: name.to_owned(),
             path: Path::default(),
             schema: schema.clone(),
@@ -477,7 +448,7 @@ fn counted(part: IdedExpr) -> IdedExpr {
 }
 
 /// Why an object is no value: only the fields of it that a rule names are read.
-fn whole(origin: &Origin) -> String {
+fn whole(origin: &Slot) -> String {
     let name = &origin.binding;
     if origin.schema.is_list() {
         return format!(

@@ -144,6 +144,22 @@ pub(crate) struct Slot {
     pub(crate) schema: Schema,
 }
 
+impl Slot {
+    /// The elements of a list.
+    fn elements(&self) -> Self {
+        Self {
+            binding: self.binding.clone(),
+            path: self.path.elements(),
+            schema: self.schema.element(),
+        }
+    }
+
+    /// Whether it is a list of whole objects.
+    fn is_list_of_objects(&self) -> bool {
+        self.path.is_root() && self.schema.is_list()
+    }
+}
+
 /// An expression that is ready to be evaluated.
 #[derive(Clone, Debug)]
 pub(crate) struct Expression {

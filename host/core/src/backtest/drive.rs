@@ -16,7 +16,7 @@ use super::{Backtest, ListedTrip};
 use crate::budget::Trip;
 use crate::cluster_comparison::actor::Traces;
 use crate::gate::{Ruling, WaitReason};
-use crate::journal::{Entry, LostEntry};
+use crate::journal::{Entry, LostEntry, Phase};
 use crate::machine::{self, Call, Effect, Input};
 use crate::mapping::{Discovery, Mapping};
 use crate::object::{ObjectRef, Uid};
@@ -29,19 +29,6 @@ use crate::times;
 /// How long a stream waits for a recorded list before the journal counts as one that does not
 /// have it: a host that starts lists for a while.
 const GRACE: Duration = Duration::from_secs(60);
-/// How much of the state is known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// No keyframe was read yet.
-    #[default]
-    Empty,
-    /// The entries are those of a keyframe.
-    Keyframe,
-    /// The entries are those of a keyframe that adds nothing.
-    KnownKeyframe,
-    /// The state is complete.
-    Complete,
-}
 
 impl<G: Clone> Backtest<G> {
     /// Executes the machine's effects until it has none. Returns the first call.

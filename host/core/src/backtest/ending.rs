@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::against::ClusterRun;
-use super::drive::Phase;
 use super::notes::of_regret;
 use super::report::{Policy, Report, Span, not_modelled};
 use super::{Backtest, millis_between};
+use crate::journal::Phase;
 use crate::object::Uid;
 use crate::time::{Now, Wall};
 use crate::times;

@@ -61,7 +61,7 @@ use crate::circuit::CallFailure;
 use crate::controller::CallId;
 use crate::desired::DesiredController;
 use crate::gate::Mode;
-use crate::journal::{ControllerEntry, Entry, Record};
+use crate::journal::{ControllerEntry, Entry, Phase, Record};
 use crate::machine::{Call, Input, Machine};
 use crate::plan::Decision;
 use crate::stream::StreamId;
@@ -81,7 +81,6 @@ pub use report::{
 use against::ClusterRun;
 use cluster::Cluster;
 use comparison::Comparison;
-use drive::Phase;
 use feed::Feed;
 use notes::Notes;
 use pace::Pace;

@@ -59,6 +59,7 @@ pub use keyframe::{JournalItem, Keyframe};
 pub use profile::Profile;
 pub use reads::{AnswerCopy, LiveRead, SnapshotReads};
 pub(crate) use recorder::Recorder;
+pub(crate) use replay::Phase;
 pub use replay::{RecordedCall, Replay, ReplayError, ReplayOutcome, Unreplayable};
 pub use wire::{EncodedRecord, MOST_BYTES, UnreadableEntry, VERSION, decode, encode};
 

@@ -40,8 +40,9 @@ pub struct Replay {
     is_incomplete: bool,
 }
 
+/// How much of the state is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Phase {
+pub(crate) enum Phase {
     /// No keyframe was read yet.
     #[default]
     Empty,
