@@ -1,8 +1,12 @@
 //! What a guest declares: the core's form of `manifest` in `wit/`.
+//!
+//! The engine translates the manifest of a component, the SDK's test harness that of a guest
+//! that is compiled natively, both with [`manifest_translation`](crate::manifest_translation).
 
 mod check;
 mod error;
 mod sizes;
+mod translation;
 
 use std::collections::BTreeSet;
 use std::fmt;

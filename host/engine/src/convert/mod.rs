@@ -7,11 +7,18 @@
 mod decision;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
-mod manifest;
 mod object;
 mod payload;
 
+use crate::wit::manifests;
+
+davit_core::manifest_translation!(
+    manifests,
+    crate::wit::TriggerCondition,
+    crate::wit::LiveFields
+);
+
 pub(crate) use decision::decisions;
-pub(crate) use manifest::manifest;
 pub(crate) use object::{entry, failure, object, object_ref, resource, work_item};
 pub use payload::Encoding;
+pub(crate) use translation::manifest;

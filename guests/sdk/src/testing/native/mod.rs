@@ -2,7 +2,6 @@
 
 mod decision;
 mod host;
-mod manifest;
 mod probe;
 
 use std::cell::RefCell;
@@ -16,9 +15,12 @@ use davit_core::manifest::Manifest;
 use davit_simulation::{Guest, NativeGuest, Reconciliation};
 
 use crate as sdk;
+use crate::bindings::davit::controller::manifests;
 use crate::component::Instance;
 use crate::{Context, Controller};
 use host::CallHost;
+
+davit_core::manifest_translation!(manifests, crate::TriggerCondition, crate::LiveFields);
 
 pub(super) use host::failure;
 pub(super) use probe::Probe;
@@ -54,14 +56,9 @@ impl<C: Controller> Native<C> {
 
     /// An instance that was described.
     pub(super) fn of(instance: Instance<C>, described: sdk::Manifest) -> Result<Self, String> {
-        let mut manifest = manifest::manifest(described)?;
-        for condition in instance.trigger_conditions() {
-            manifest::set_condition(&mut manifest, condition).map_err(|error| error.to_string())?;
-        }
-        let fields = instance.live_reads().into_iter();
-        let fields = fields.map(manifest::live_fields);
-        manifest.live_fields = fields.collect::<Result<_, _>>()?;
-        manifest.validate().map_err(|error| error.to_string())?;
+        let (conditions, reads) = (instance.trigger_conditions(), instance.live_reads());
+        let manifest = translation::manifest(described, conditions, reads);
+        let manifest = manifest.map_err(|error| error.to_string())?;
         Ok(Self { instance, manifest })
     }
 
