@@ -45,7 +45,6 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::api::ApiSettings;
     use crate::clock::Clock;
 
     #[tokio::test(start_paused = true)]
@@ -64,7 +63,7 @@ mod tests {
         });
         let client = kube::Client::new(server, "davit");
         let clock = Clock::start();
-        let api = Api::new(client, clock, &ApiSettings::default());
+        let api = Api::new(client, clock, None);
         let timing = LeaseTiming::default();
         let now = Now {
             instant: clock.instant(),
