@@ -29,6 +29,8 @@ pub async fn run(arguments: RecordArguments, log: LogFilter) -> Result<()> {
     if settings.profile.watches().is_empty() {
         bail!("--profile: davit record needs a file with resources and fields");
     }
+    let mut stop = StopSignals::new()?;
+    let starting = run::end_by_signal()?;
     let metrics = Arc::new(HostMetrics::new()?);
     let observer = Arc::new(metrics.requests.clone());
     let health = Arc::new(Health::default());
@@ -40,7 +42,7 @@ pub async fn run(arguments: RecordArguments, log: LogFilter) -> Result<()> {
         ..settings
     };
     let journal = run::open_journal(Some(settings), None, &metrics, &health)?;
-    let mut stop = StopSignals::new()?;
+    starting.abort();
     let engine = crate::engine::compiling_apart(None, EngineArguments::default())?;
     let modules = Modules::new(ModulesOptions {
         guests: None,

@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use futures::future::BoxFuture;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::cli::{GuestArguments, LeaseArguments, PortArguments, RunArguments, TraceArguments};
@@ -37,7 +38,7 @@ use davit_core::control::Declaration;
 use davit_core::election::LeaseTiming;
 use davit_core::startup::{ControllerOrigin, ControllersChange, RecordPlace};
 
-/// How often the host's task is looked at.
+/// How often the end of the host's task is noticed.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
 /// How long a host that stops sends waiting spans.
@@ -45,12 +46,11 @@ const FLUSH_WITHIN: Duration = Duration::from_secs(5);
 
 /// Runs until SIGINT or SIGTERM.
 pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
-    // A signal during the start ends the host after it: as the first process of a container, it would
-    // not even be ended by one that it does not handle.
     let mut stop = StopSignals::new()?;
+    let starting = end_by_signal()?;
     let file = arguments.config.map(ConfigFile::open).transpose()?;
     let config = match &file {
-        Some(file) => config::parse(&file.path, &file.text)?,
+        Some(file) => config::parse(&file.path, file.text())?,
         None => Config::default(),
     };
     let namespace = arguments.namespace.namespace;
@@ -79,6 +79,7 @@ pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
     let seed = identity::random();
     let cache = arguments.guests.cache.clone();
     let engine = crate::engine::compiling_apart(cache, arguments.guests.engine)?;
+    starting.abort();
     let host = Host::start(HostOptions {
         rates: config.client,
         records: Arc::new(records),
@@ -388,6 +389,18 @@ pub fn modules(arguments: &GuestArguments, client: &kube::Client) -> Result<Modu
         client: Some(client.clone()),
     })
     .with_context(|| format!("modules cannot be cached in {}", place.display()))
+}
+
+/// Ends the process at a signal during its start, which may wait for a disk, or for a program with
+/// credentials. It has written nothing then. As the first process of a container, it would not be ended by
+/// a signal that it does not handle.
+pub(crate) fn end_by_signal() -> io::Result<JoinHandle<()>> {
+    let mut stop = StopSignals::new()?;
+    Ok(tokio::spawn(async move {
+        let name = stop.received().await;
+        tracing::info!("{name}: stopped before the start");
+        std::process::exit(0);
+    }))
 }
 
 /// SIGINT and SIGTERM.

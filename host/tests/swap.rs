@@ -64,7 +64,8 @@ fn scale() -> Scale {
     } else {
         Scale {
             swaps: 100,
-            pods: 2000,
+            // Each changes more than once.
+            pods: 1000,
             changes_per_second: 200,
             alone: false,
         }

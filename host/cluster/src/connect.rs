@@ -148,9 +148,12 @@ async fn configuration(options: &ConnectOptions) -> Result<Config, ConnectError>
         context: options.context.clone(),
         ..KubeConfigOptions::default()
     };
-    let config = Config::from_custom_kubeconfig(read.map_err(error)?, &chosen).await;
+    let kubeconfig = read.map_err(error)?;
+    let has_own_proxy = has_own_proxy(&kubeconfig, options.context.as_deref());
+    let config = Config::from_custom_kubeconfig(kubeconfig, &chosen).await;
     let mut config = config.map_err(error)?;
-    if !has_proxy(&config.cluster_url, &Matcher::from_env()) && is_of_environment(&config) {
+    let exceptions = ["NO_PROXY", "no_proxy"].map(|name| env::var(name).unwrap_or_default());
+    if !has_own_proxy && is_excepted(&config.cluster_url, &exceptions.join(",")) {
         config.proxy_url = None;
     }
     Ok(config)
@@ -170,20 +173,23 @@ fn usual_kubeconfig() -> Option<PathBuf> {
     named.map(PathBuf::from).or_else(at_home)
 }
 
-/// Whether requests to a server go through a proxy, by the variables of the environment.
-fn has_proxy(server: &Uri, proxies: &Matcher) -> bool {
-    proxies.intercept(server).is_some()
+/// Whether the cluster of a context, or of the current one, has a proxy in the kubeconfig. Otherwise kube
+/// takes that of `HTTPS_PROXY`, without a look at `NO_PROXY`.
+fn has_own_proxy(kubeconfig: &Kubeconfig, context: Option<&str>) -> bool {
+    let chosen = context.or(kubeconfig.current_context.as_deref());
+    let mut contexts = kubeconfig.contexts.iter();
+    let context = contexts.find(|named| Some(named.name.as_str()) == chosen);
+    let cluster = context.and_then(|named| Some(&named.context.as_ref()?.cluster));
+    let mut clusters = kubeconfig.clusters.iter();
+    let cluster = clusters.find(|named| Some(&named.name) == cluster);
+    let proxy = cluster.and_then(|named| named.cluster.as_ref()?.proxy_url.as_ref());
+    proxy.is_some_and(|proxy| !proxy.is_empty())
 }
 
-/// Whether the proxy of a configuration is the environment's, and not the kubeconfig's. Kube takes it
-/// without a look at `NO_PROXY`.
-fn is_of_environment(config: &Config) -> bool {
-    let variables = ["HTTPS_PROXY", "https_proxy"].map(|name| env::var(name).ok());
-    let mut proxies = variables
-        .iter()
-        .flatten()
-        .filter_map(|proxy| proxy.parse().ok());
-    proxies.any(|proxy: Uri| Some(&proxy) == config.proxy_url.as_ref())
+/// Whether a list as in `NO_PROXY` has a server.
+fn is_excepted(server: &Uri, exceptions: &str) -> bool {
+    let proxies = Matcher::builder().all("http://proxy").no(exceptions);
+    proxies.build().intercept(server).is_none()
 }
 
 fn at(path: Option<&PathBuf>) -> String {
@@ -260,15 +266,13 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_no_proxy_covers_has_no_proxy() {
-        let proxies = Matcher::builder()
-            .https("http://proxy.example:3128")
-            .no("127.0.0.1,.svc")
-            .build();
-        let has_proxy = |server: &str| has_proxy(&server.parse().unwrap(), &proxies);
-        assert!(has_proxy("https://10.96.0.1:443/"));
-        assert!(!has_proxy("https://127.0.0.1:6443/"));
-        assert!(!has_proxy("https://kubernetes.default.svc:443/"));
+    fn exceptions_from_a_proxy_are_names_addresses_and_networks() {
+        let is_excepted =
+            |server: &str| is_excepted(&server.parse().unwrap(), "10.0.0.0/8,localhost,.svc");
+        assert!(is_excepted("https://10.96.0.1:443/"));
+        assert!(is_excepted("http://localhost:8001/"));
+        assert!(is_excepted("https://kubernetes.default.svc:443/"));
+        assert!(!is_excepted("https://192.168.0.1:6443/"));
     }
 
     #[tokio::test]

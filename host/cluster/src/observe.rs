@@ -28,7 +28,8 @@ pub struct RequestObservation<'a> {
     pub code: Option<u16>,
     /// The time from the request to the head of the answer, or to its failure.
     pub took: Duration,
-    /// How far this machine's clock is off the server's at least; none without an answer.
+    /// How far this machine's clock is off the server's at least; none without an answer, or where the
+    /// answer may be an aggregated API server's.
     pub clock: Option<ClockOffset>,
 }
 
@@ -103,6 +104,7 @@ where
             started: Instant::now(),
             sent: SystemTime::now(),
             code: None,
+            is_own: is_own(request.uri().path()),
             clock: None,
         };
         let answer = self.inner.call(request);
@@ -123,7 +125,16 @@ struct Exchange {
     started: Instant,
     sent: SystemTime,
     code: Option<u16>,
+    /// Whether the server answers itself.
+    is_own: bool,
     clock: Option<ClockOffset>,
+}
+
+/// Whether a path is of a group that no aggregated API server serves: those of Pods, Nodes and Leases.
+fn is_own(path: &str) -> bool {
+    ["/api/", "/apis/coordination.k8s.io/"]
+        .iter()
+        .any(|own| path.starts_with(own))
 }
 
 impl Exchange {
@@ -132,6 +143,7 @@ impl Exchange {
         let date = answer
             .headers()
             .get(DATE)
+            .filter(|_| self.is_own)
             .and_then(|date| date.to_str().ok());
         let date = date.and_then(|date| httpdate::parse_http_date(date).ok());
         self.clock = date.map(|date| ClockOffset::of(date, self.sent, SystemTime::now()));

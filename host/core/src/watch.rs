@@ -49,6 +49,10 @@ pub(crate) use settle::settle;
 /// immediately would be a loop without a pause.
 const SHORTEST_STREAM: Duration = Duration::from_secs(1);
 
+/// After this many watches in a row that were refused for their version, or ended at once, the watch
+/// lists again.
+const MOST_FRUITLESS: u32 = 3;
+
 /// After a silence of this many idle timeouts, the watch lists again.
 const PATIENCE: u32 = 3;
 
@@ -82,9 +86,10 @@ pub struct Watch {
     failures: u32,
     /// How long watches have had no event, however they ended: their version may be one that the
     /// server does not know. After a restore of etcd, a server with a watch cache accepts a version of
-    /// its own future, and sends neither a change nor a bookmark until it is past it. A watch that is
-    /// refused for its version, or that ends at once, counts as one that is silent for an idle timeout.
+    /// its own future, and sends neither a change nor a bookmark until it is past it.
     silence: Duration,
+    /// How many watches in a row were refused for their version, or ended at once.
+    fruitless: u32,
     /// After how many idle timeouts of silence the version is doubted. More after each list that shows
     /// that the server knew it: it sends no bookmarks.
     patience: u32,
@@ -108,6 +113,7 @@ impl Watch {
             synced: false,
             failures: 0,
             silence: Duration::ZERO,
+            fruitless: 0,
             patience: PATIENCE,
             doubted: None,
             failed_streams: 0,
@@ -218,7 +224,7 @@ impl Watch {
             State::Watching {
                 resource_version, ..
             } => {
-                self.silence = Duration::ZERO;
+                (self.silence, self.fruitless) = (Duration::ZERO, 0);
                 let (seen, update) = match event {
                     Event::Applied(object) => {
                         (object.resource_version.clone(), Some(Update::Apply(object)))
@@ -333,7 +339,7 @@ impl Watch {
 /// The transitions between states.
 impl Watch {
     fn list(&mut self, now: Instant) {
-        self.silence = Duration::ZERO;
+        (self.silence, self.fruitless) = (Duration::ZERO, 0);
         if !self.streaming || self.failed_streams >= MOST_FAILED_STREAMS {
             self.page(Vec::new(), Box::default(), now);
             return;
@@ -374,7 +380,7 @@ impl Watch {
     /// Watches again after a stream without a failure, unless that was silent for too long.
     fn watch_again(&mut self, resource_version: Box<str>, stream: Stream, now: Instant) {
         self.note_end(stream, None, now);
-        if self.silence < self.longest_silence() {
+        if !self.is_doubtful() {
             self.watch(resource_version, now);
             return;
         }
@@ -419,7 +425,7 @@ impl Watch {
     /// under way.
     fn after(&mut self, refused: Option<u16>) -> Option<NextRequest> {
         let code = refused.unwrap_or_default();
-        let is_doubted = self.silence >= self.longest_silence();
+        let is_doubtful = self.is_doubtful();
         match &mut self.state {
             State::Waiting { .. } | State::NotServed { .. } => None,
             State::StreamingList { .. } => Some(NextRequest::List),
@@ -443,7 +449,7 @@ impl Watch {
                 resource_version, ..
             } => {
                 let resource_version = std::mem::take(resource_version);
-                if is_doubted {
+                if is_doubtful {
                     self.doubted = Some(resource_version);
                     return Some(NextRequest::List);
                 }
@@ -510,15 +516,13 @@ impl Watch {
         // version from its own future, forever.
         let is_refused = refused.is_some_and(|code| matches!(code, 400 | 422 | 500 | 504));
         let ends_at_once = stream.opened.is_some() && refused.is_none() && lasted < SHORTEST_STREAM;
-        self.silence += if is_refused || ends_at_once {
-            IDLE_TIMEOUT
-        } else {
-            stream.silence(now)
-        };
+        self.fruitless += u32::from(is_refused || ends_at_once);
+        self.silence += stream.silence(now);
     }
 
-    fn longest_silence(&self) -> Duration {
-        IDLE_TIMEOUT * self.patience
+    /// Whether the server may not know the version.
+    fn is_doubtful(&self) -> bool {
+        self.fruitless >= MOST_FRUITLESS || self.silence >= IDLE_TIMEOUT * self.patience
     }
 
     fn watch_timeout(&mut self) -> Duration {

@@ -1,14 +1,16 @@
 //! The configuration file, which is read again each second while the host runs.
 
-use std::fs;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, mem};
 
 use davit_cluster::api::chain;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::{ConfigError, read};
+use crate::repeat::RepeatedLine;
 
 /// How often the file is read. A mounted `ConfigMap` changes by a link, which a watch of the file
 /// would miss.
@@ -19,54 +21,67 @@ const PERIOD: Duration = Duration::from_secs(1);
 pub struct ConfigFile {
     /// The file.
     pub path: PathBuf,
-    /// Its content.
-    pub text: String,
+    content: Content,
+}
+
+/// What a reading has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Content {
+    text: String,
+    /// The device and the number of the file: another one after a rename.
+    file: (u64, u64),
 }
 
 impl ConfigFile {
     /// Reads the file.
     pub fn open(path: PathBuf) -> Result<Self, ConfigError> {
         let text = read(&path)?;
-        Ok(Self { path, text })
+        let found = fs::metadata(&path);
+        let file = found.map_or_else(|_| Default::default(), |found| (found.dev(), found.ino()));
+        if !text.is_empty() && !text.ends_with('\n') {
+            tracing::warn!(path = %path.display(), "{UNFINISHED}");
+        }
+        let content = Content { text, file };
+        Ok(Self { path, content })
+    }
+
+    /// Its content.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.content.text
     }
 
     /// Sends each further content. The file may lie on a disk that does not answer: neither a signal
     /// nor another source of controllers waits for it.
     #[must_use]
     pub fn follow(self) -> mpsc::Receiver<String> {
+        let Self { path, content } = self;
         let (sender, changes) = mpsc::channel(1);
         tokio::spawn(async move {
-            let mut looks = Looks::new(self.text);
+            let mut readings = Readings::new(content);
+            let lines = RepeatedLine::new();
             let mut period = interval(PERIOD);
             period.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 period.tick().await;
-                let path = self.path.clone();
-                let found = tokio::task::spawn_blocking(move || {
-                    // To open a pipe would wait for a writer.
-                    if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
-                        return Err("it is not a regular file".to_owned());
+                let read_path = path.clone();
+                let found = tokio::task::spawn_blocking(move || content_of(&read_path)).await;
+                let found = found.unwrap_or_else(|error| Err(error.to_string()));
+                let problem = match readings.take(found) {
+                    Finding::Nothing => continue,
+                    Finding::Changed(text) => match sender.send(text).await {
+                        Ok(()) => continue,
+                        Err(_) => return,
+                    },
+                    Finding::Unfinished => {
+                        format!("{UNFINISHED}: it is not applied before a restart")
                     }
-                    read(&path).map_err(|error| chain(&error))
-                });
-                let found = found.await.unwrap_or_else(|error| Err(error.to_string()));
-                match looks.take(found) {
-                    Look::Nothing => {}
-                    Look::Changed(text) => {
-                        if sender.send(text).await.is_err() {
-                            return;
-                        }
+                    Finding::Unreadable(error) => {
+                        format!("the configuration cannot be read: {error}: a change has no effect")
                     }
-                    Look::Unfinished => tracing::warn!(
-                        path = %self.path.display(),
-                        "the configuration ends within a line, as one does that is written in \
-                         part: it is not applied"
-                    ),
-                    Look::Unreadable(error) => tracing::warn!(
-                        path = %self.path.display(),
-                        error,
-                        "the configuration cannot be read again: a change of it has no effect"
-                    ),
+                };
+                if let Some(suppressed) = lines.admit(&problem) {
+                    tracing::warn!(path = %path.display(), "{problem}{suppressed}");
                 }
             }
         });
@@ -74,20 +89,32 @@ impl ConfigFile {
     }
 }
 
-/// What the looks at a file have shown.
-#[derive(Debug)]
-struct Looks {
-    /// The content that is in force.
-    applied: String,
-    /// What the last look found.
-    last: Result<String, String>,
-    /// What was said last, until the file is as it should be.
-    said: Option<Look>,
+const UNFINISHED: &str =
+    "the configuration ends within a line, as a file does that is written in part";
+
+fn content_of(path: &Path) -> Result<Content, String> {
+    let found = fs::metadata(path).map_err(|error| error.to_string())?;
+    // To open a pipe would wait for a writer.
+    if !found.is_file() {
+        return Err("it is not a regular file".to_owned());
+    }
+    let text = read(path).map_err(|error| chain(&error))?;
+    let file = (found.dev(), found.ino());
+    Ok(Content { text, file })
 }
 
-/// What a look at a file means.
+/// What the readings of a file have found.
+#[derive(Debug)]
+struct Readings {
+    /// What is in force.
+    applied: Content,
+    /// What the last reading found.
+    last: Result<Content, String>,
+}
+
+/// What a reading of a file means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Look {
+enum Finding {
     Nothing,
     /// The file has this content.
     Changed(String),
@@ -97,46 +124,42 @@ enum Look {
     Unreadable(String),
 }
 
-impl Looks {
-    fn new(applied: String) -> Self {
+impl Readings {
+    fn new(applied: Content) -> Self {
         Self {
             last: Ok(applied.clone()),
             applied,
-            said: None,
         }
     }
 
-    /// Takes what a look has found. Only what two looks in a row have found counts: a file that is
+    /// Takes what a reading has found. Only what two in a row have found counts: a file that is
     /// written in place is half of itself for a moment, which may be a valid configuration with another
     /// threshold, and one that is replaced may be missing.
-    fn take(&mut self, found: Result<String, String>) -> Look {
-        let look = match &found {
-            _ if found != self.last => Look::Nothing,
-            Ok(text) if *text == self.applied => {
-                self.said = None;
-                Look::Nothing
+    fn take(&mut self, found: Result<Content, String>) -> Finding {
+        let is_same = found == self.last;
+        let last = mem::replace(&mut self.last, found);
+        match last {
+            _ if !is_same => Finding::Nothing,
+            Ok(content) if content.text == self.applied.text => {
+                self.applied = content;
+                Finding::Nothing
             }
-            // A disk that is full leaves such a file.
-            Ok(text) if self.applied.ends_with('\n') && !text.ends_with('\n') => {
-                self.once(Look::Unfinished)
+            Ok(content) if content.is_part_of(&self.applied) => Finding::Unfinished,
+            Ok(content) => {
+                let text = content.text.clone();
+                self.applied = content;
+                Finding::Changed(text)
             }
-            Ok(text) => {
-                self.said = None;
-                text.clone_into(&mut self.applied);
-                Look::Changed(text.clone())
-            }
-            Err(error) => self.once(Look::Unreadable(error.clone())),
-        };
-        self.last = found;
-        look
-    }
-
-    fn once(&mut self, look: Look) -> Look {
-        if self.said.as_ref() == Some(&look) {
-            return Look::Nothing;
+            Err(error) => Finding::Unreadable(error),
         }
-        self.said = Some(look.clone());
-        look
+    }
+}
+
+impl Content {
+    /// Whether somebody writes, or has written, a part of a file over this former content: a disk that is
+    /// full leaves it so. A file that takes the place of another one is whole.
+    fn is_part_of(&self, former: &Self) -> bool {
+        self.file == former.file && former.text.ends_with('\n') && !self.text.ends_with('\n')
     }
 }
 
@@ -144,56 +167,62 @@ impl Looks {
 mod tests {
     use super::*;
 
-    fn found(text: &str) -> Result<String, String> {
-        Ok(text.to_owned())
+    const FILE: (u64, u64) = (1, 2);
+
+    fn content(text: &str) -> Content {
+        Content {
+            text: text.to_owned(),
+            file: FILE,
+        }
     }
 
-    fn unreadable() -> Result<String, String> {
+    fn unreadable() -> Result<Content, String> {
         Err("no".to_owned())
     }
 
     #[test]
     fn a_file_that_is_written_in_place_counts_when_it_is_whole() {
-        let mut looks = Looks::new("threshold: 12\n".to_owned());
-        assert_eq!(looks.take(found("threshold: 1")), Look::Nothing);
-        assert_eq!(looks.take(found("threshold: 13\n")), Look::Nothing);
-        let changed = Look::Changed("threshold: 13\n".to_owned());
-        assert_eq!(looks.take(found("threshold: 13\n")), changed);
-        assert_eq!(looks.take(found("threshold: 13\n")), Look::Nothing);
+        let mut readings = Readings::new(content("threshold: 12\n"));
+        let mut take = |found| readings.take(found);
+        assert_eq!(take(Ok(content("threshold: 1"))), Finding::Nothing);
+        assert_eq!(take(Ok(content("threshold: 13\n"))), Finding::Nothing);
+        let changed = Finding::Changed("threshold: 13\n".to_owned());
+        assert_eq!(take(Ok(content("threshold: 13\n"))), changed);
+        assert_eq!(take(Ok(content("threshold: 13\n"))), Finding::Nothing);
         // It is missing while it is replaced.
-        assert_eq!(looks.take(unreadable()), Look::Nothing);
-        assert_eq!(looks.take(found("threshold: 13\n")), Look::Nothing);
+        assert_eq!(take(unreadable()), Finding::Nothing);
+        assert_eq!(take(Ok(content("threshold: 13\n"))), Finding::Nothing);
     }
 
     #[test]
-    fn a_file_that_stays_half_written_is_reported_once_and_not_applied() {
-        let mut looks = Looks::new("threshold: 12\n".to_owned());
-        let all: Vec<Look> = (0..4).map(|_| looks.take(found("threshold: 1"))).collect();
-        assert_eq!(
-            all,
-            [
-                Look::Nothing,
-                Look::Unfinished,
-                Look::Nothing,
-                Look::Nothing
-            ]
-        );
-        // One that never had an end of its last line is whole without it.
-        let mut looks = Looks::new("threshold: 12".to_owned());
-        looks.take(found("threshold: 1"));
-        let changed = Look::Changed("threshold: 1".to_owned());
-        assert_eq!(looks.take(found("threshold: 1")), changed);
+    fn a_file_that_stays_half_written_is_not_applied() {
+        let mut readings = Readings::new(content("threshold: 12\n"));
+        readings.take(Ok(content("threshold: 1")));
+        for _ in 0..3 {
+            let found = readings.take(Ok(content("threshold: 1")));
+            assert_eq!(found, Finding::Unfinished);
+        }
+        // Another file in its place is whole.
+        let replaced = Content {
+            file: (1, 3),
+            ..content("threshold: 1")
+        };
+        readings.take(Ok(replaced.clone()));
+        let changed = Finding::Changed("threshold: 1".to_owned());
+        assert_eq!(readings.take(Ok(replaced)), changed);
+        // So is one that never had an end of its last line.
+        let mut readings = Readings::new(content("threshold: 12"));
+        readings.take(Ok(content("threshold: 1")));
+        assert_eq!(readings.take(Ok(content("threshold: 1"))), changed);
     }
 
     #[test]
-    fn a_file_that_cannot_be_read_is_reported_once() {
-        let mut looks = Looks::new("a\n".to_owned());
-        let all: Vec<Look> = (0..3).map(|_| looks.take(unreadable())).collect();
-        let said = Look::Unreadable("no".to_owned());
-        assert_eq!(all, [Look::Nothing, said.clone(), Look::Nothing]);
-        looks.take(found("a\n"));
-        looks.take(found("a\n"));
-        looks.take(unreadable());
-        assert_eq!(looks.take(unreadable()), said);
+    fn a_file_that_cannot_be_read_is_reported_unless_it_is_for_a_moment() {
+        let mut readings = Readings::new(content("a\n"));
+        let mut take = |found| readings.take(found);
+        assert_eq!(take(unreadable()), Finding::Nothing);
+        assert_eq!(take(Ok(content("a\n"))), Finding::Nothing);
+        assert_eq!(take(unreadable()), Finding::Nothing);
+        assert_eq!(take(unreadable()), Finding::Unreadable("no".to_owned()));
     }
 }

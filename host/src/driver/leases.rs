@@ -9,7 +9,7 @@ use davit_cluster::clock::Clock;
 use davit_cluster::leases;
 use davit_cluster::tasks::caught;
 use davit_cluster::term::Term;
-use davit_core::election::{LeaseAnswer, LeaseRequest, LeaseTerm, LeaseWriteError};
+use davit_core::election::{LeaseAnswer, LeaseRequest, LeaseTerm, LeaseTiming, LeaseWriteError};
 use davit_core::host::{Input, LeaseSettings};
 use davit_core::time::Instant;
 use tokio::sync::{mpsc, watch};
@@ -21,8 +21,7 @@ use crate::repeat::RepeatedLine;
 pub(super) struct LeaseDriver {
     api: Api,
     namespace: String,
-    /// How long the host waits for an answer.
-    patience: Duration,
+    timing: LeaseTiming,
     failures: Arc<RepeatedLine>,
     inbox: mpsc::UnboundedSender<Message>,
 }
@@ -37,7 +36,7 @@ impl LeaseDriver {
         Self {
             api,
             namespace,
-            patience: settings.timing.patience(),
+            timing: settings.timing,
             failures: Arc::new(RepeatedLine::new()),
             inbox,
         }
@@ -46,9 +45,9 @@ impl LeaseDriver {
     pub(super) fn run(&self, request: LeaseRequest) {
         let (api, namespace, inbox) =
             (self.api.clone(), self.namespace.clone(), self.inbox.clone());
-        let (patience, failures) = (self.patience, Arc::clone(&self.failures));
+        let (timing, failures) = (self.timing, Arc::clone(&self.failures));
         tokio::spawn(async move {
-            let executed = caught(leases::execute(&api, &namespace, &request, patience)).await;
+            let executed = caught(leases::execute(&api, &namespace, &request, &timing)).await;
             // Without an answer, the lease would be neither read nor written again.
             let (id, answer) = executed
                 .unwrap_or_else(|panic| (request.id(), LeaseAnswer::failed(&request, panic)));

@@ -8,7 +8,7 @@ use kube::CustomResourceExt as _;
 
 use super::Controller;
 
-const HEADER: &str = "# Written by `cargo xtask crds` from the types in host/core/src/api.\n";
+const HEADER: &str = "# Written by `cargo xtask crds` from the types in host/core/src.\n";
 
 /// The file `deploy/crds/controllers.davit.dev.yaml`.
 pub fn yaml() -> Result<String, serde_saphyr::ser_error::Error> {

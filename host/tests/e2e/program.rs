@@ -133,6 +133,18 @@ fn run_executes_plans_and_exits_0_after_a_signal() {
     assert!(!kubeconfig.exists());
 }
 
+#[test]
+fn a_signal_ends_a_start_that_waits() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = directory.path().join("davit.yaml");
+    let pipe = Command::new("mkfifo").arg(&config).status().unwrap();
+    assert!(pipe.success());
+    let run = davit().args(["run", "--config"]).arg(&config).spawn();
+    let run = Process(run.unwrap());
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(run.terminate(), 0);
+}
+
 /// The pod that Davit runs in has a cluster of its own, which nobody meant.
 #[test]
 fn a_kubeconfig_that_cannot_be_read_leads_to_no_other_cluster() {

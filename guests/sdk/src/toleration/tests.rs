@@ -222,9 +222,8 @@ fn the_first_toleration_of_each_taint_counts() {
     assert_eq!(seconds(&[], &[]), Some(vec![]));
 }
 
-/// The times that `TestGetMinTolerationTime` compares.
 #[test]
-fn te_25_toleration_time() {
+fn a_toleration_lasts_for_its_seconds_or_forever() {
     let seconds = |seconds| Some(Duration::from_secs(seconds));
     for (toleration, expected) in [
         (None, None),

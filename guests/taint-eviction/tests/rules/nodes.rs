@@ -150,6 +150,30 @@ fn te_21_of_several_tolerations_the_first_to_end_evicts() {
     assert_eq!(deletions(&harness), [("pod1", 1)]);
 }
 
+/// `TestGetMinTolerationTime`: what is tolerated forever shortens nothing, and a taint that is not tolerated
+/// leaves no time.
+#[test]
+fn te_25_the_shortest_tolerated_time_counts() {
+    for (times, expected) in [
+        ([Some(1), Some(2)], Some(1)),
+        ([Some(1), None], Some(1)),
+        ([None, Some(1)], Some(1)),
+        ([None, None], None),
+    ] {
+        let mut harness = defaults();
+        harness.put(node(&[]));
+        let pod = pod("pod1")
+            .tolerates("taint1", times[0])
+            .tolerates("taint2", times[1]);
+        harness.put(pod.into());
+        harness.run();
+        harness.put(node(&["taint1", "taint2"]));
+        harness.advance(seconds(5));
+        let expected: Vec<_> = expected.iter().map(|after| ("pod1", *after)).collect();
+        assert_eq!(deletions(&harness), expected, "{times:?}");
+    }
+}
+
 /// `TestUpdateNodeWithMultipleTaints` (and E2): a pod that tolerates one taint
 /// forever and the other for a minute has a timer only while the other exists.
 #[test]

@@ -26,8 +26,8 @@ const OUTCOMES_FOLLOW: i64 = 3_600_000_000;
 pub(super) fn export(arguments: &JournalExportArguments) -> Result<()> {
     let output = arguments.output.as_path();
     // The file takes the place of what is there: that of a device would be gone.
-    if fs::metadata(output).is_ok_and(|found| !found.is_file()) {
-        bail!("--output {}: it is not a regular file", output.display());
+    if fs::metadata(output).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        bail!("--output {}: it is a device or a pipe", output.display());
     }
     let partial = partial(output);
     let written = write(arguments, &partial);
