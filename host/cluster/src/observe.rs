@@ -194,12 +194,12 @@ mod tests {
     fn a_clock_is_off_by_what_neither_the_way_nor_the_seconds_of_a_date_explain() {
         let at = |millis| SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
         // The server's clock is between 100.000 and 100.999 s.
-        let off = |sent, answered| ClockOffset::of(at(100_000), at(sent), at(answered)).0;
-        assert_eq!(off(100_000, 100_010), 0.0);
-        assert_eq!(off(100_990, 101_020), 0.0);
-        assert_eq!(off(98_000, 103_000), 0.0);
-        assert_eq!(off(111_000, 113_000), 10.0);
-        assert_eq!(off(88_000, 90_000), -10.0);
+        let off = |sent, answered| ClockOffset::of(at(100_000), at(sent), at(answered));
+        assert_eq!(off(100_000, 100_010), ClockOffset(0.0));
+        assert_eq!(off(100_990, 101_020), ClockOffset(0.0));
+        assert_eq!(off(98_000, 103_000), ClockOffset(0.0));
+        assert_eq!(off(111_000, 113_000), ClockOffset(10.0));
+        assert_eq!(off(88_000, 90_000), ClockOffset(-10.0));
     }
 
     #[tokio::test(start_paused = true)]

@@ -26,7 +26,7 @@ fn the_example_of_the_documentation_acts_on_the_second() {
     harness.put(running);
     harness.run();
     let reads = harness.objects_read();
-    harness.advance(6 * HOUR - MINUTE);
+    harness.advance(5 * HOUR + 59 * MINUTE);
     assert_eq!(
         harness.objects_read(),
         reads,
