@@ -153,7 +153,9 @@ async fn configuration(options: &ConnectOptions) -> Result<Config, ConnectError>
     let config = Config::from_custom_kubeconfig(kubeconfig, &chosen).await;
     let mut config = config.map_err(error)?;
     let exceptions = ["NO_PROXY", "no_proxy"].map(|name| env::var(name).unwrap_or_default());
-    if !has_own_proxy && is_excepted(&config.cluster_url, &exceptions.join(",")) {
+    let exceptions = exceptions.iter().find(|list| !list.is_empty());
+    let exceptions = exceptions.map_or("", String::as_str);
+    if !has_own_proxy && !uses_https_proxy(&config.cluster_url, exceptions) {
         config.proxy_url = None;
     }
     Ok(config)
@@ -186,10 +188,10 @@ fn has_own_proxy(kubeconfig: &Kubeconfig, context: Option<&str>) -> bool {
     proxy.is_some_and(|proxy| !proxy.is_empty())
 }
 
-/// Whether a list as in `NO_PROXY` has a server.
-fn is_excepted(server: &Uri, exceptions: &str) -> bool {
-    let proxies = Matcher::builder().all("http://proxy").no(exceptions);
-    proxies.build().intercept(server).is_none()
+/// Whether `HTTPS_PROXY` is for a server, beside such a `NO_PROXY`.
+fn uses_https_proxy(server: &Uri, exceptions: &str) -> bool {
+    let proxies = Matcher::builder().https("http://proxy").no(exceptions);
+    proxies.build().intercept(server).is_some()
 }
 
 fn at(path: Option<&PathBuf>) -> String {
@@ -267,12 +269,14 @@ mod tests {
 
     #[test]
     fn exceptions_from_a_proxy_are_names_addresses_and_networks() {
-        let is_excepted =
-            |server: &str| is_excepted(&server.parse().unwrap(), "10.0.0.0/8,localhost,.svc");
-        assert!(is_excepted("https://10.96.0.1:443/"));
-        assert!(is_excepted("http://localhost:8001/"));
-        assert!(is_excepted("https://kubernetes.default.svc:443/"));
-        assert!(!is_excepted("https://192.168.0.1:6443/"));
+        let uses_proxy =
+            |server: &str| uses_https_proxy(&server.parse().unwrap(), "10.0.0.0/8,localhost,.svc");
+        assert!(!uses_proxy("https://10.96.0.1:443/"));
+        assert!(!uses_proxy("https://localhost:8001/"));
+        assert!(!uses_proxy("https://kubernetes.default.svc:443/"));
+        assert!(uses_proxy("https://192.168.0.1:6443/"));
+        // It is for another scheme.
+        assert!(!uses_proxy("http://192.168.0.1:8001/"));
     }
 
     #[tokio::test]

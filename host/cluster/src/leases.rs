@@ -9,7 +9,7 @@ use crate::api::Api;
 
 /// Executes a request of leader election, without waiting for a turn: renewals of leases are
 /// few, and come before everything else. Without an answer in time, it failed for the election, and the
-/// server may still execute it until the election tries again: to drop the request would end its stream
+/// server may still execute it until about the next attempt: to drop the request would end its stream
 /// or its connection, by which an API server stops what it has not done yet. What is executed later would
 /// renew the lease for a replica that cannot lead, and keep others from it.
 pub async fn execute(

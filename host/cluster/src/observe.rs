@@ -130,11 +130,13 @@ struct Exchange {
     clock: Option<ClockOffset>,
 }
 
-/// Whether a path is of a group that no aggregated API server serves: those of Pods, Nodes and Leases.
+/// Whether a path is of a group that no aggregated API server serves.
 fn is_own(path: &str) -> bool {
-    ["/api/", "/apis/coordination.k8s.io/"]
-        .iter()
-        .any(|own| path.starts_with(own))
+    const GROUPS: [&str; 4] = ["apps", "batch", "coordination.k8s.io", "davit.dev"];
+    let group = path
+        .strip_prefix("/apis/")
+        .and_then(|rest| rest.split('/').next());
+    path.starts_with("/api/") || group.is_some_and(|group| GROUPS.contains(&group))
 }
 
 impl Exchange {

@@ -425,7 +425,7 @@ impl Watch {
     /// under way.
     fn after(&mut self, refused: Option<u16>) -> Option<NextRequest> {
         let code = refused.unwrap_or_default();
-        let is_doubtful = self.is_doubtful();
+        let (is_silent, is_doubtful) = (self.is_silent(), self.is_doubtful());
         match &mut self.state {
             State::Waiting { .. } | State::NotServed { .. } => None,
             State::StreamingList { .. } => Some(NextRequest::List),
@@ -450,7 +450,7 @@ impl Watch {
             } => {
                 let resource_version = std::mem::take(resource_version);
                 if is_doubtful {
-                    self.doubted = Some(resource_version);
+                    self.doubted = is_silent.then_some(resource_version);
                     return Some(NextRequest::List);
                 }
                 Some(NextRequest::Watch { resource_version })
@@ -510,7 +510,7 @@ impl Watch {
     fn note_end(&mut self, stream: Stream, refused: Option<u16>, now: Instant) {
         let lasted = stream.lasted(now);
         if lasted >= HEALTHY_AFTER {
-            self.failures = 0;
+            (self.failures, self.fruitless) = (0, 0);
         }
         // A server without a watch cache that was restored from a backup answers 500 or 504 to a
         // version from its own future, forever.
@@ -522,7 +522,11 @@ impl Watch {
 
     /// Whether the server may not know the version.
     fn is_doubtful(&self) -> bool {
-        self.fruitless >= MOST_FRUITLESS || self.silence >= IDLE_TIMEOUT * self.patience
+        self.fruitless >= MOST_FRUITLESS || self.is_silent()
+    }
+
+    fn is_silent(&self) -> bool {
+        self.silence >= IDLE_TIMEOUT * self.patience
     }
 
     fn watch_timeout(&mut self) -> Duration {

@@ -1,6 +1,5 @@
 //! The configuration file, which is read again each second while the host runs.
 
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, mem};
@@ -25,23 +24,22 @@ pub struct ConfigFile {
 }
 
 /// What a reading has found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 struct Content {
     text: String,
-    /// The device and the number of the file: another one after a rename.
-    file: (u64, u64),
+    /// The file itself, behind all links: another one after a mounted `ConfigMap` has changed.
+    place: PathBuf,
 }
 
 impl ConfigFile {
     /// Reads the file.
     pub fn open(path: PathBuf) -> Result<Self, ConfigError> {
+        let place = fs::canonicalize(&path).unwrap_or_default();
         let text = read(&path)?;
-        let found = fs::metadata(&path);
-        let file = found.map_or_else(|_| Default::default(), |found| (found.dev(), found.ino()));
         if !text.is_empty() && !text.ends_with('\n') {
             tracing::warn!(path = %path.display(), "{UNFINISHED}");
         }
-        let content = Content { text, file };
+        let content = Content { text, place };
         Ok(Self { path, content })
     }
 
@@ -74,7 +72,9 @@ impl ConfigFile {
                         Err(_) => return,
                     },
                     Finding::Unfinished => {
-                        format!("{UNFINISHED}: it is not applied before a restart")
+                        format!(
+                            "{UNFINISHED}: it is applied once its last line ends, or at a restart"
+                        )
                     }
                     Finding::Unreadable(error) => {
                         format!("the configuration cannot be read: {error}: a change has no effect")
@@ -93,21 +93,21 @@ const UNFINISHED: &str =
     "the configuration ends within a line, as a file does that is written in part";
 
 fn content_of(path: &Path) -> Result<Content, String> {
+    let place = fs::canonicalize(path).map_err(|error| error.to_string())?;
     let found = fs::metadata(path).map_err(|error| error.to_string())?;
     // To open a pipe would wait for a writer.
     if !found.is_file() {
         return Err("it is not a regular file".to_owned());
     }
     let text = read(path).map_err(|error| chain(&error))?;
-    let file = (found.dev(), found.ino());
-    Ok(Content { text, file })
+    Ok(Content { text, place })
 }
 
 /// What the readings of a file have found.
 #[derive(Debug)]
 struct Readings {
-    /// What is in force.
-    applied: Content,
+    /// What was sent last.
+    sent: Content,
     /// What the last reading found.
     last: Result<Content, String>,
 }
@@ -125,10 +125,10 @@ enum Finding {
 }
 
 impl Readings {
-    fn new(applied: Content) -> Self {
+    fn new(sent: Content) -> Self {
         Self {
-            last: Ok(applied.clone()),
-            applied,
+            last: Ok(sent.clone()),
+            sent,
         }
     }
 
@@ -136,30 +136,33 @@ impl Readings {
     /// written in place is half of itself for a moment, which may be a valid configuration with another
     /// threshold, and one that is replaced may be missing.
     fn take(&mut self, found: Result<Content, String>) -> Finding {
-        let is_same = found == self.last;
-        let last = mem::replace(&mut self.last, found);
-        match last {
-            _ if !is_same => Finding::Nothing,
-            Ok(content) if content.text == self.applied.text => {
-                self.applied = content;
-                Finding::Nothing
-            }
-            Ok(content) if content.is_part_of(&self.applied) => Finding::Unfinished,
-            Ok(content) => {
-                let text = content.text.clone();
-                self.applied = content;
-                Finding::Changed(text)
-            }
-            Err(error) => Finding::Unreadable(error),
+        let former = mem::replace(&mut self.last, found.clone());
+        match (found, former) {
+            (Ok(content), Ok(former)) if content.text == former.text => self.settle(content),
+            (Err(error), Err(former)) if error == former => Finding::Unreadable(error),
+            _ => Finding::Nothing,
+        }
+    }
+
+    fn settle(&mut self, content: Content) -> Finding {
+        if content.text == self.sent.text {
+            self.sent = content;
+            Finding::Nothing
+        } else if content.is_part_of(&self.sent) {
+            Finding::Unfinished
+        } else {
+            let text = content.text.clone();
+            self.sent = content;
+            Finding::Changed(text)
         }
     }
 }
 
 impl Content {
-    /// Whether somebody writes, or has written, a part of a file over this former content: a disk that is
-    /// full leaves it so. A file that takes the place of another one is whole.
+    /// Whether somebody writes, or has written, a part of a file in place of this former content: a disk
+    /// that is full leaves it so. What a link leads to since then is whole.
     fn is_part_of(&self, former: &Self) -> bool {
-        self.file == former.file && former.text.ends_with('\n') && !self.text.ends_with('\n')
+        self.place == former.place && former.text.ends_with('\n') && !self.text.ends_with('\n')
     }
 }
 
@@ -167,12 +170,10 @@ impl Content {
 mod tests {
     use super::*;
 
-    const FILE: (u64, u64) = (1, 2);
-
     fn content(text: &str) -> Content {
         Content {
             text: text.to_owned(),
-            file: FILE,
+            place: "/etc/davit/..2026/davit.yaml".into(),
         }
     }
 
@@ -202,9 +203,9 @@ mod tests {
             let found = readings.take(Ok(content("threshold: 1")));
             assert_eq!(found, Finding::Unfinished);
         }
-        // Another file in its place is whole.
+        // What another link leads to is whole.
         let replaced = Content {
-            file: (1, 3),
+            place: "/etc/davit/..2027/davit.yaml".into(),
             ..content("threshold: 1")
         };
         readings.take(Ok(replaced.clone()));

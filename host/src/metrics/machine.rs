@@ -98,7 +98,7 @@ const FAMILIES: &[Family<State>] = &[
     },
     Family {
         name: "davit_watch_synced",
-        help: "1 while the cache holds a complete list of the resource.",
+        help: "1 while the cache holds a complete list of the resource and follows its changes.",
         kind: Kind::Gauge,
         labels: &[RESOURCE],
         samples: |state, samples| {

@@ -1,6 +1,8 @@
 //! The program as a user starts it: processes, sockets, signals.
 
+use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Once;
@@ -10,6 +12,7 @@ use davit::config;
 use davit_cluster::connect::{self, ConnectOptions};
 use davit_core::api::ControllerSpec;
 use davit_core::gate::Mode;
+use rustix::fs::OFlags;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
@@ -141,7 +144,16 @@ fn a_signal_ends_a_start_that_waits() {
     assert!(pipe.success());
     let run = davit().args(["run", "--config"]).arg(&config).spawn();
     let run = Process(run.unwrap());
-    std::thread::sleep(Duration::from_secs(1));
+    // Such a pipe has a writer only once somebody reads, who waits for what is written.
+    let mut writer = None;
+    until("it reads the file", || {
+        let mut options = OpenOptions::new();
+        let options = options
+            .write(true)
+            .custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+        writer = options.open(&config).ok();
+        writer.is_some()
+    });
     assert_eq!(run.terminate(), 0);
 }
 
@@ -172,13 +184,14 @@ fn a_kubeconfig_that_cannot_be_read_leads_to_no_other_cluster() {
 fn a_server_that_no_proxy_covers_is_asked_without_a_proxy() {
     let directory = tempfile::tempdir().unwrap();
     let kubeconfig = directory.path().join("kubeconfig");
-    std::fs::write(&kubeconfig, davit_sim::kubeconfig("http://127.0.0.1:1")).unwrap();
+    std::fs::write(&kubeconfig, davit_sim::kubeconfig("https://127.0.0.1:1")).unwrap();
     let run = |exceptions: &str| {
         let output = davit()
             .args(["get", "--kubeconfig"])
             .arg(&kubeconfig)
             .env("HTTPS_PROXY", "http://127.0.0.1:2")
             .env("NO_PROXY", exceptions)
+            .env_remove("no_proxy")
             .output();
         failure(&output.unwrap())
     };

@@ -537,6 +537,12 @@ fn a_server_that_knew_the_version_is_listed_less_and_less_often() {
     driven.watch.handle_event(bookmark("9", false), driven.now);
     list(&mut driven, "9");
     assert_eq!(silences, [3, 6, 12, 20, 20, 3, 3]);
+    // A refusal is no silence.
+    for is_first in [false, false, true] {
+        driven.interrupt(&refused(500));
+        driven.time_out();
+        assert_eq!(is_first_page(&driven.only_request()), is_first);
+    }
 }
 
 #[test]
