@@ -208,7 +208,6 @@ mod tests {
             place: "/etc/davit/..2027/davit.yaml".into(),
             ..content("threshold: 1")
         };
-        readings.take(Ok(replaced.clone()));
         let changed = Finding::Changed("threshold: 1".to_owned());
         assert_eq!(readings.take(Ok(replaced)), changed);
         // So is one that never had an end of its last line.
