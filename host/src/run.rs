@@ -392,8 +392,8 @@ pub fn modules(arguments: &GuestArguments, client: &kube::Client) -> Result<Modu
 }
 
 /// Ends the process at a signal during its start, which may wait for a disk, or for a program with
-/// credentials. It has sent nothing that changes the cluster then, and its own files bear a kill. As the first process of a container, it would not be ended by
-/// a signal that it does not handle.
+/// credentials. It has sent nothing that changes the cluster then, and its own files bear a kill. As the
+/// first process of a container, it would not be ended by a signal that it does not handle.
 pub(crate) fn end_by_signal() -> io::Result<JoinHandle<()>> {
     let mut stop = StopSignals::new()?;
     Ok(tokio::spawn(async move {

@@ -1,8 +1,9 @@
 //! Leases of leader election.
 
+use std::panic::resume_unwind;
+
 use davit_core::election::{LeaseAnswer, LeaseRequest, LeaseRequestId, LeaseTiming};
 use davit_core::request::{NoAnswer, RequestError, lease};
-use std::panic::resume_unwind;
 use tokio::time::timeout;
 
 use crate::api::Api;

@@ -15,6 +15,9 @@ use crate::repeat::RepeatedLine;
 /// would miss.
 const PERIOD: Duration = Duration::from_secs(1);
 
+const UNFINISHED: &str =
+    "the configuration ends within a line, as a file does that is written in part";
+
 /// A configuration file and its last content.
 #[derive(Debug)]
 pub struct ConfigFile {
@@ -89,9 +92,6 @@ impl ConfigFile {
     }
 }
 
-const UNFINISHED: &str =
-    "the configuration ends within a line, as a file does that is written in part";
-
 fn content_of(path: &Path) -> Result<Content, String> {
     let place = fs::canonicalize(path).map_err(|error| error.to_string())?;
     let found = fs::metadata(path).map_err(|error| error.to_string())?;
@@ -136,24 +136,21 @@ impl Readings {
     /// written in place is half of itself for a moment, which may be a valid configuration with another
     /// threshold, and one that is replaced may be missing.
     fn take(&mut self, found: Result<Content, String>) -> Finding {
-        let former = mem::replace(&mut self.last, found.clone());
-        match (found, former) {
-            (Ok(content), Ok(former)) if content.text == former.text => self.settle(content),
-            (Err(error), Err(former)) if error == former => Finding::Unreadable(error),
+        let former = mem::replace(&mut self.last, found);
+        match (&self.last, former) {
+            (Ok(content), Ok(former)) if content.text == former.text => {
+                if content.text == self.sent.text {
+                    self.sent.place.clone_from(&content.place);
+                    Finding::Nothing
+                } else if content.is_part_of(&self.sent) {
+                    Finding::Unfinished
+                } else {
+                    self.sent = content.clone();
+                    Finding::Changed(content.text.clone())
+                }
+            }
+            (Err(error), Err(former)) if *error == former => Finding::Unreadable(former),
             _ => Finding::Nothing,
-        }
-    }
-
-    fn settle(&mut self, content: Content) -> Finding {
-        if content.text == self.sent.text {
-            self.sent = content;
-            Finding::Nothing
-        } else if content.is_part_of(&self.sent) {
-            Finding::Unfinished
-        } else {
-            let text = content.text.clone();
-            self.sent = content;
-            Finding::Changed(text)
         }
     }
 }

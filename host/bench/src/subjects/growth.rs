@@ -1,6 +1,7 @@
 //! How costs grow with the number of pods, and with the number of changes a second.
 
 use std::io::Write as _;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -33,12 +34,7 @@ pub(crate) async fn sizes() -> Result<()> {
         };
         let sim = server::with_nodes_and_pods(nodes, pods)?;
         let server = Server::start("127.0.0.1:0".parse()?, sim).await?;
-        let host = Host::start(
-            &kubeconfig(&server.url()),
-            directory.path(),
-            &config(),
-            None,
-        )?;
+        let host = start(&server, directory.path())?;
         let rest = host.at_rest().await?;
         figure("resident, five controllers", host.settled().await?, "MB")?;
         figure("processor time to rest", rest.used.as_secs_f64(), "s")?;
@@ -51,6 +47,11 @@ pub(crate) async fn sizes() -> Result<()> {
     Ok(())
 }
 
+/// Five controllers on a server.
+fn start(server: &Server, directory: &Path) -> Result<Host> {
+    Host::start(&kubeconfig(&server.url()), directory, &config(), None)
+}
+
 /// Changes of pods at each rate, in a cluster of 20,000.
 pub(crate) async fn rates() -> Result<()> {
     let directory = tempfile::tempdir()?;
@@ -58,12 +59,7 @@ pub(crate) async fn rates() -> Result<()> {
     let server = Server::start("127.0.0.1:0".parse()?, sim.clone()).await?;
     let mut changes = 0;
     for rate in RATES {
-        let host = Host::start(
-            &kubeconfig(&server.url()),
-            directory.path(),
-            &config(),
-            None,
-        )?;
+        let host = start(&server, directory.path())?;
         host.at_rest().await?;
         let changing = server::change_pods_at(rate, &sim, 20_000, MEASURED, &mut changes);
         let share = host.share(changing).await?;
