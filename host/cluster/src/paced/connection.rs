@@ -2,19 +2,22 @@
 
 use std::io::{self, ErrorKind, IoSlice, Read as _, Write as _};
 use std::mem;
+use std::ops::Range;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::Uri;
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::rt::TokioIo;
+use rustix::net::sockopt::socket_recv_buffer_size;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 use tower::Service;
 
-use super::pace::{MANY_BYTES, PAUSE, Pace};
+use super::pace::{MOST_BYTES, Pace, SHORTEST_PAUSE, next_pause};
 
 /// Makes connections. TLS and HTTP are above them.
 #[derive(Clone)]
@@ -58,17 +61,43 @@ pub(crate) struct PacedConnection {
     pace: Option<Pace>,
     /// Until then an unwatched socket is not read.
     pause: Pin<Box<Sleep>>,
+    /// How long that is.
+    length: Duration,
+    received: Received,
+}
+
+/// What came in a pause: TLS asks for 4 KiB at a time, and each read of a socket is a call of the
+/// kernel, which reports to the server how much was read.
+#[derive(Default)]
+struct Received {
+    /// Empty unless there are pauses.
+    buffer: Vec<u8>,
+    unread: Range<usize>,
+}
+
+impl Received {
+    /// Reads what a socket has, and returns the number of bytes.
+    fn read(&mut self, socket: &mut std::net::TcpStream) -> io::Result<usize> {
+        self.buffer.resize(MOST_BYTES, 0);
+        let length = socket.read(&mut self.buffer)?;
+        self.unread = 0..length;
+        Ok(length)
+    }
+
+    /// Moves as much as there is room for.
+    fn take(&mut self, buffer: &mut ReadBuf<'_>) {
+        let end = self.unread.end.min(self.unread.start + buffer.remaining());
+        let taken = self.buffer.get(self.unread.start..end);
+        buffer.put_slice(taken.unwrap_or_default());
+        self.unread.start = end;
+    }
 }
 
 enum Socket {
     /// The runtime wakes the task of the connection for whatever comes.
     Watched(TcpStream),
     /// The runtime does not know of it, so that the kernel wakes no thread.
-    Unwatched {
-        socket: std::net::TcpStream,
-        /// Bytes since the pause.
-        read: usize,
-    },
+    Unwatched(std::net::TcpStream),
     /// The runtime has not taken it, or not given it away.
     Lost,
 }
@@ -78,7 +107,9 @@ impl PacedConnection {
         Self {
             socket: Socket::Watched(socket),
             pace: is_paced.then(|| Pace::new(Instant::now())),
-            pause: Box::pin(sleep(PAUSE)),
+            pause: Box::pin(sleep(SHORTEST_PAUSE)),
+            length: SHORTEST_PAUSE,
+            received: Received::default(),
         }
     }
 
@@ -90,7 +121,7 @@ impl PacedConnection {
     /// The socket, of which the runtime knows from now on.
     fn watched(&mut self) -> io::Result<Pin<&mut TcpStream>> {
         self.socket = match mem::replace(&mut self.socket, Socket::Lost) {
-            Socket::Unwatched { socket, .. } => {
+            Socket::Unwatched(socket) => {
                 self.pace = Some(Pace::new(Instant::now()));
                 Socket::Watched(TcpStream::from_std(socket)?)
             }
@@ -105,18 +136,16 @@ impl PacedConnection {
     /// Takes the socket from the runtime.
     fn unwatch(&mut self) -> io::Result<()> {
         self.socket = match mem::replace(&mut self.socket, Socket::Lost) {
-            Socket::Watched(socket) => Socket::Unwatched {
-                socket: socket.into_std()?,
-                read: 0,
-            },
+            Socket::Watched(socket) => Socket::Unwatched(socket.into_std()?),
             other => other,
         };
-        self.start_pause();
+        self.start_pause(SHORTEST_PAUSE);
         Ok(())
     }
 
-    fn start_pause(&mut self) {
-        self.pause.as_mut().reset(Instant::now() + PAUSE);
+    fn start_pause(&mut self, length: Duration) {
+        self.length = length;
+        self.pause.as_mut().reset(Instant::now() + length);
     }
 
     /// Reads an unwatched socket, if no pause is left; none if the socket has to be watched,
@@ -126,27 +155,23 @@ impl PacedConnection {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<Option<io::Result<()>>> {
-        let Socket::Unwatched { socket, read } = &mut self.socket else {
+        let Socket::Unwatched(socket) = &mut self.socket else {
             return Poll::Ready(None);
         };
         ready!(self.pause.as_mut().poll(context));
-        let length = match socket.read(buffer.initialize_unfilled()) {
-            Ok(length) => length,
+        let bytes = match self.received.read(socket) {
+            Ok(bytes) => bytes,
             Err(error) if is_not_ready(&error) => return Poll::Ready(None),
             Err(error) => return Poll::Ready(Some(Err(error))),
         };
-        buffer.advance(length);
-        *read += length;
-        let is_list = *read >= MANY_BYTES;
-        let done = if is_list {
-            self.watched().map(|_| ())
-        } else {
-            // A full buffer may not be all.
-            if buffer.remaining() > 0 {
-                *read = 0;
-                self.start_pause();
+        self.received.take(buffer);
+        let room = socket_recv_buffer_size(&*socket).unwrap_or_default();
+        let done = match next_pause(self.length, bytes, room) {
+            Some(length) => {
+                self.start_pause(length);
+                Ok(())
             }
-            Ok(())
+            None => self.watched().map(|_| ()),
         };
         Poll::Ready(Some(done))
     }
@@ -156,7 +181,7 @@ impl PacedConnection {
         &mut self,
         write: impl FnOnce(&mut std::net::TcpStream) -> io::Result<usize>,
     ) -> Option<io::Result<usize>> {
-        let Socket::Unwatched { socket, .. } = &mut self.socket else {
+        let Socket::Unwatched(socket) = &mut self.socket else {
             return None;
         };
         match write(socket) {
@@ -185,9 +210,15 @@ impl AsyncRead for PacedConnection {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if !self.received.unread.is_empty() {
+            self.received.take(buffer);
+            return Poll::Ready(Ok(()));
+        }
         if let Some(read) = ready!(self.poll_unwatched(context, buffer)) {
             return Poll::Ready(read);
         }
+        // There is no pause any more.
+        self.received = Received::default();
         let before = buffer.filled().len();
         ready!(self.watched()?.poll_read(context, buffer))?;
         let length = buffer.filled().len() - before;

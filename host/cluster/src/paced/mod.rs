@@ -4,8 +4,8 @@
 //! To be woken for an event that comes alone costs ten times what the event costs: the kernel
 //! switches to the thread, and the tasks of the connection, of the watch and of the host wake each
 //! other. With 5,000 nodes, 500 leases are renewed in a second. So a connection that has had many
-//! small events for an eighth of a second is taken from the runtime's poller, and read forty times a
-//! second: all that has come wakes each task once.
+//! small events for an eighth of a second is taken from the runtime's poller, and read ten to forty times
+//! a second: all that has come wakes each task once.
 //!
 //! - **An event that comes alone** is read at once, as are the first ones of many: `Pace` decides.
 //! - **A list** in a watch is not slowed down: what a server may send during a pause ends them.

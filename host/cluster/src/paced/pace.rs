@@ -4,17 +4,39 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long what comes waits for more.
-pub(super) const PAUSE: Duration = Duration::from_millis(25);
-/// More bytes in the length of a pause are a list. Less than what a server may send to a TCP
-/// connection before it is read, which is some 64 KiB at first.
+/// How long what comes waits for more, at least.
+pub(super) const SHORTEST_PAUSE: Duration = Duration::from_millis(25);
+/// How long it waits at most.
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+/// What a connection holds of a pause at most, in bytes.
+pub(super) const MOST_BYTES: usize = 256 << 10;
+/// More bytes in the length of the shortest pause are a list. Less than what a server may send to a
+/// TCP connection before it is read, which is some 64 KiB at first.
 pub(super) const MANY_BYTES: usize = 48 << 10;
-/// With fewer reads in the length of a pause, nobody would be woken much less often.
+/// With fewer reads in the length of the shortest pause, nobody would be woken much less often.
 const MANY_READS: u32 = 4;
 /// So many lengths of a pause, one after the other, have to have many reads.
 const MANY_ROUNDS: u32 = 5;
 
-/// What a connection has received lately, in rounds as long as a pause.
+/// The pause after one that has brought so many bytes; none if they may be a list. `room` is what the
+/// kernel has for the connection, in bytes: the data, and at most three times as much around it.
+///
+/// A list fills what a server may send before it is read. So a quarter of the room is a list: the
+/// server has never stopped by then. Of what comes all the time, a pause is to bring half of that.
+/// The kernel makes the room larger by what is read at once, and so the pauses longer.
+pub(super) fn next_pause(last: Duration, bytes: usize, room: usize) -> Option<Duration> {
+    let many = MOST_BYTES.min(room / 4);
+    if bytes >= many {
+        return None;
+    }
+    let expected = |pause: Duration| bytes as u128 * pause.as_micros() / last.as_micros().max(1);
+    let fits = |pause: &Duration| expected(*pause) <= many as u128 / 2;
+    let longer = (2 * last).min(LONGEST_PAUSE);
+    let shorter = (last / 2).max(SHORTEST_PAUSE);
+    Some([longer, last].into_iter().find(fits).unwrap_or(shorter))
+}
+
+/// What a connection has received lately, in rounds as long as the shortest pause.
 #[derive(Debug)]
 pub(super) struct Pace {
     /// When this round has started.
@@ -38,9 +60,9 @@ impl Pace {
     /// So many bytes were read, maybe all that was there. Returns whether a pause is due.
     pub(super) fn is_pause_due(&mut self, now: Instant, length: usize, is_all: bool) -> bool {
         let elapsed = now.duration_since(self.round);
-        if elapsed >= PAUSE {
+        if elapsed >= SHORTEST_PAUSE {
             let is_busy = self.reads >= MANY_READS && self.bytes < MANY_BYTES;
-            let follows = elapsed < 2 * PAUSE;
+            let follows = elapsed < 2 * SHORTEST_PAUSE;
             *self = Self {
                 busy: if is_busy && follows { self.busy + 1 } else { 0 },
                 ..Self::new(now)

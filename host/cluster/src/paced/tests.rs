@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, interval, sleep, timeout};
 
 use super::connection::PacedConnection;
-use super::pace::{MANY_BYTES, PAUSE, Pace};
+use super::pace::{LONGEST_PAUSE, MANY_BYTES, Pace, SHORTEST_PAUSE, next_pause};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -72,7 +72,7 @@ async fn many_small_events_are_read_together_in_their_order() {
 #[tokio::test]
 async fn after_a_silence_an_event_is_read_at_once() {
     let (mut host, mut server) = paced().await;
-    let silence = timeout(4 * PAUSE, host.read_u8()).await;
+    let silence = timeout(3 * LONGEST_PAUSE, host.read_u8()).await;
     assert!(silence.is_err());
     assert!(host.is_watched());
     server.write_u8(7).await.unwrap();
@@ -99,7 +99,7 @@ async fn a_write_that_has_no_room_is_finished_later() {
     let (mut host, mut server) = paced().await;
     let sent = numbers(4_000_000);
     let receive = async {
-        sleep(2 * PAUSE).await;
+        sleep(LONGEST_PAUSE).await;
         let mut received = vec![0; sent.len()];
         timeout(PATIENCE, server.read_exact(&mut received))
             .await
@@ -126,7 +126,7 @@ async fn a_list_ends_the_pauses() {
 async fn a_connection_of_other_watches_has_no_pauses() {
     let (mut host, mut server) = connected(false).await;
     let start = Instant::now();
-    while start.elapsed() < 20 * PAUSE {
+    while start.elapsed() < 20 * SHORTEST_PAUSE {
         server.write_u8(1).await.unwrap();
         assert_eq!(read(&mut host, 1).await.0, [1]);
         assert!(host.is_watched());
@@ -150,6 +150,35 @@ async fn the_end_and_a_broken_connection_are_noticed() {
         broken.unwrap().unwrap_err().kind(),
         ErrorKind::ConnectionReset
     );
+}
+
+/// What a pause has brought of so many bytes a second, and how long the next ones are; none once they
+/// are over.
+fn pauses(bytes_a_second: usize, room: usize) -> Option<Duration> {
+    let mut pause = SHORTEST_PAUSE;
+    for _ in 0..10 {
+        let bytes = bytes_a_second * pause.as_millis() as usize / 1_000;
+        pause = next_pause(pause, bytes, room)?;
+    }
+    Some(pause)
+}
+
+#[test]
+fn a_pause_is_as_long_as_the_kernel_has_room_for_twice_of_what_comes() {
+    let millis = |pause: Option<Duration>| pause.map(|pause| pause.as_millis());
+    let small = 128 << 10;
+    assert_eq!(millis(pauses(0, small)), Some(100));
+    assert_eq!(millis(pauses(150_000, small)), Some(100));
+    assert_eq!(millis(pauses(300_000, small)), Some(50));
+    assert_eq!(millis(pauses(1_000_000, small)), Some(25));
+    assert_eq!(millis(pauses(1_400_000, small)), None, "a list");
+    let large = 4 << 20;
+    assert_eq!(millis(pauses(1_000_000, large)), Some(100));
+    assert_eq!(millis(pauses(2_000_000, large)), Some(50));
+    assert_eq!(millis(pauses(20_000_000, large)), None, "a list");
+    // A list that comes while the pauses are long.
+    assert_eq!(next_pause(LONGEST_PAUSE, 32 << 10, small), None);
+    assert_eq!(next_pause(LONGEST_PAUSE, 1, 0), None, "the kernel says nothing");
 }
 
 /// After how many events a pause is due, one each `gap`, of `length` bytes, read in `pieces`; none
@@ -187,6 +216,6 @@ fn a_gap_starts_the_count_again() {
             at += Duration::from_millis(2);
             assert!(!pace.is_pause_due(at, 100, true));
         }
-        at += 3 * PAUSE;
+        at += 3 * SHORTEST_PAUSE;
     }
 }
