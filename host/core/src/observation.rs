@@ -27,6 +27,8 @@ pub struct Observation {
     pub pending: Option<PendingResource>,
     /// Whether every watch of the stable revision is complete.
     pub complete: bool,
+    /// A resource of its watches that was listed, and does not follow the API server now.
+    pub interrupted: Option<InterruptedResource>,
     /// Why the circuit of the stable revision is open, if it is.
     pub circuit_open: Option<String>,
     /// The candidate that runs beside it.
@@ -114,6 +116,27 @@ impl fmt::Display for PendingResource {
     }
 }
 
+/// A resource whose watch is interrupted: the cache has it as it was before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InterruptedResource {
+    /// `v1/pods`, `apps/v1/deployments`
+    pub resource: String,
+    /// Why.
+    pub reason: String,
+    /// How many other resources are interrupted.
+    pub others: usize,
+}
+
+impl fmt::Display for InterruptedResource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.resource)?;
+        if self.others > 0 {
+            write!(f, " (and {} more)", self.others)?;
+        }
+        write!(f, " cannot be watched: {}", self.reason)
+    }
+}
+
 /// The observation of a candidate.
 #[derive(Clone, Debug)]
 pub struct CandidateObservation {
@@ -123,6 +146,8 @@ pub struct CandidateObservation {
     pub step: u32,
     /// Whether every watch of it shows what it should.
     pub complete: bool,
+    /// Whether one of them does not follow the API server now.
+    pub is_interrupted: bool,
     /// Since when this host counts what it did: another time once it has started again.
     pub since: Instant,
     /// What it did in this step.

@@ -216,6 +216,7 @@ mod tests {
             executes: true,
             pending: None,
             complete: true,
+            interrupted: None,
             circuit_open: None,
             candidate: None,
             tripped: vec![],

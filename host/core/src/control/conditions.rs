@@ -25,7 +25,7 @@ use super::loading::LoadProblem;
 use super::text::shortened;
 use crate::api::{ControllerStatus, HostStatus, SpecError};
 use crate::gate::Mode;
-use crate::observation::PendingResource;
+use crate::observation::{InterruptedResource, PendingResource};
 use crate::rollout::progress::StepWait;
 use crate::undo::IdleKinds;
 
@@ -60,6 +60,8 @@ pub(super) struct ConditionInputs<'a> {
     pub(super) stable_is_dry_run_only: bool,
     /// The resource that keeps the stable revision from running.
     pub(super) pending: Option<&'a PendingResource>,
+    /// A resource of the stable revision that does not follow the API server now.
+    pub(super) interrupted: Option<&'a InterruptedResource>,
     /// Why the circuit of the stable revision is open.
     pub(super) circuit: Option<&'a str>,
     /// Why the candidate stays in its step.

@@ -66,6 +66,7 @@ fn is_same(before: Option<&Observation>, now: Option<&Observation>) -> bool {
         executes,
         pending,
         complete,
+        interrupted,
         circuit_open,
         refused,
         deferred_deletions,
@@ -84,6 +85,7 @@ fn is_same(before: Option<&Observation>, now: Option<&Observation>) -> bool {
         && *executes == now.executes
         && *pending == now.pending
         && *complete == now.complete
+        && *interrupted == now.interrupted
         && *circuit_open == now.circuit_open
         && *refused == now.refused
         && *deferred_deletions == now.deferred_deletions

@@ -192,6 +192,7 @@ mod tests {
             executes: true,
             pending: None,
             complete: true,
+            interrupted: None,
             circuit_open: None,
             recent: None,
             refused: None,

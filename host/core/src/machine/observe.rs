@@ -10,7 +10,9 @@ use super::{HOUSEKEEPING_PERIOD, LONGEST_REPORT_PERIOD, Machine, STATES_A_SECOND
 use crate::budget::Trip;
 use crate::circuit::CircuitState;
 use crate::controller::{Controller, Revision};
-use crate::observation::{CandidateObservation, Disagreements, Observation, PendingResource};
+use crate::observation::{
+    CandidateObservation, Disagreements, InterruptedResource, Observation, PendingResource,
+};
 use crate::rollout::Role;
 use crate::rollout::progress::StepObservation;
 use crate::time::{Instant, Now};
@@ -33,11 +35,12 @@ impl<G: Clone> Machine<G> {
                 executes: hosted.leads,
                 pending: self.pending_resource(hosted),
                 complete: controller.is_some_and(|one| one.stable().is_complete()),
+                interrupted: controller.and_then(|one| self.interrupted(one.stable())),
                 circuit_open: controller.and_then(|one| circuit_open(one.stable())),
                 deferred_deletions: self.deferred_deletions(hosted, now.instant),
                 idle_undo_kinds: self.idle_undo_kinds(hosted),
                 refused: hosted.refusal(now.instant).map(ToOwned::to_owned),
-                candidate: controller.and_then(|one| candidate(one, now.instant)),
+                candidate: controller.and_then(|one| self.candidate(one, now.instant)),
                 tripped: tripped.into_iter().flatten().collect(),
                 recent: controller.map(|one| one.counted_writes(now.instant)),
                 reports: controller
@@ -81,6 +84,36 @@ impl<G: Clone> Machine<G> {
         let views = &hosted.controller.as_ref()?.stable().views().ids;
         let pending = self.streams.pending(&self.store, views);
         pending.filter(|one| one.hindrance.is_some())
+    }
+
+    /// A resource of a revision's watches that does not follow the API server now.
+    fn interrupted(&self, revision: &Revision<G>) -> Option<InterruptedResource> {
+        self.streams
+            .interrupted(&self.store, &revision.views().ids)
+    }
+
+    fn candidate(&self, controller: &Controller<G>, now: Instant) -> Option<CandidateObservation> {
+        let revision = controller.candidate()?;
+        let tally = revision.tally();
+        let comparison = controller.comparison()?;
+        let mut tripped = controller.tripped(now);
+        let tripped = tripped.find(|trip| trip.role == Role::Candidate);
+        Some(CandidateObservation {
+            identity: revision.identity().clone(),
+            step: controller.step()?,
+            complete: revision.is_complete(),
+            is_interrupted: self.interrupted(revision).is_some(),
+            since: comparison.counted_since(),
+            observed: StepObservation {
+                counts: *comparison.counts(),
+                failed_calls: tally.failed_calls,
+                last_failure: tally.last_failure.clone(),
+                refused_writes: tally.refused_writes,
+                last_refusal: tally.last_refusal.clone(),
+                call_latency: tally.call_latency(),
+                trip: tripped.map(Trip::to_string),
+            },
+        })
     }
 
     /// What keeps a controller from running, of those that count; none if all of them run.
@@ -194,27 +227,4 @@ fn circuit_open<G: Clone>(revision: &Revision<G>) -> Option<String> {
             Some(reason.to_string())
         }
     }
-}
-
-fn candidate<G: Clone>(controller: &Controller<G>, now: Instant) -> Option<CandidateObservation> {
-    let revision = controller.candidate()?;
-    let tally = revision.tally();
-    let comparison = controller.comparison()?;
-    let mut tripped = controller.tripped(now);
-    let tripped = tripped.find(|trip| trip.role == Role::Candidate);
-    Some(CandidateObservation {
-        identity: revision.identity().clone(),
-        step: controller.step()?,
-        complete: revision.is_complete(),
-        since: comparison.counted_since(),
-        observed: StepObservation {
-            counts: *comparison.counts(),
-            failed_calls: tally.failed_calls,
-            last_failure: tally.last_failure.clone(),
-            refused_writes: tally.refused_writes,
-            last_refusal: tally.last_refusal.clone(),
-            call_latency: tally.call_latency(),
-            trip: tripped.map(Trip::to_string),
-        },
-    })
 }

@@ -6,7 +6,7 @@ use crate::coverage::{Coverage, excepts};
 use crate::manifest::{Source, WatchSpec};
 use crate::mapping::{Mapping, ServedResource};
 use crate::object::ApiResource;
-use crate::observation::PendingResource;
+use crate::observation::{InterruptedResource, PendingResource};
 use crate::store::{
     Change, FeedUpdate, Feeds, MissingFields, SegmentId, SegmentSpec, Store, ViewId,
 };
@@ -126,6 +126,38 @@ impl Streams {
         Some(PendingResource {
             resource,
             hindrance,
+            others,
+        })
+    }
+
+    /// The resources that views show, and whose watches are interrupted.
+    pub(super) fn interrupted(
+        &self,
+        store: &Store,
+        views: &[ViewId],
+    ) -> Option<InterruptedResource> {
+        if self.hindrances.is_empty() {
+            return None;
+        }
+        let segments = views.iter().flat_map(|view| store.segments_of(*view));
+        let listed: BTreeSet<SegmentId> = segments
+            .filter(|(_, ready)| *ready)
+            .map(|(segment, _)| segment)
+            .collect();
+        let mut resources: BTreeMap<String, &String> = BTreeMap::new();
+        for (stream, reason) in &self.hindrances {
+            // Another stream may be there only to list more fields.
+            let segment = self.segment(*stream).filter(|_| self.feeds.fills(*stream));
+            let segment = segment.filter(|segment| listed.contains(segment));
+            if let Some(spec) = segment.and_then(|segment| store.segment_spec(segment)) {
+                resources.insert(spec.resource.to_string(), reason);
+            }
+        }
+        let others = resources.len().saturating_sub(1);
+        let (resource, reason) = resources.pop_first()?;
+        Some(InterruptedResource {
+            resource,
+            reason: reason.clone(),
             others,
         })
     }

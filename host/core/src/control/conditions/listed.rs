@@ -13,6 +13,11 @@ pub(super) fn condition(inputs: &ConditionInputs<'_>) -> Condition {
             NOT_LISTED,
             one_line(&pending.to_string()),
         ),
+        (Readiness::Yes, None) if let Some(interrupted) = inputs.interrupted => (
+            ConditionStatus::False,
+            "Interrupted",
+            one_line(&interrupted.to_string()),
+        ),
         (Readiness::Yes, None) => (
             ConditionStatus::True,
             "Synced",

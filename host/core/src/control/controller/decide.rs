@@ -65,6 +65,7 @@ impl<G: Clone> Controller<G> {
         let is_denied = self.is_denied();
         let may_not_write = candidate.revision.unsigned && !self.trust.admits_unsigned();
         let is_held = rollout.paused || !is_current || may_not_write;
+        let is_interrupted = seen.is_some_and(|seen| seen.interrupted.is_some());
         let mut seen = self.seen_in_step(seen, candidate).cloned();
         if let Some(seen) = &mut seen {
             seen.observed.trip.take_if(|_| !leads);
@@ -82,7 +83,8 @@ impl<G: Clone> Controller<G> {
         }
         if let Some(seen) = &seen {
             candidate.counts.observe(&seen.observed, seen.since);
-            if counts_time {
+            // Decisions about a state that has passed are no observation of the cluster.
+            if counts_time && !is_interrupted && !seen.is_interrupted {
                 candidate.elapsed += passed;
             }
         }

@@ -102,6 +102,7 @@ impl<G: Clone> Controller<G> {
             stable_is_dry_run_only: status.stable.as_ref().is_some_and(|one| one.unsigned)
                 && !self.trust.admits_unsigned(),
             pending: seen.and_then(|seen| seen.pending.as_ref()),
+            interrupted: seen.and_then(|seen| seen.interrupted.as_ref()),
             circuit: seen.and_then(|seen| seen.circuit_open.as_deref()),
             hold: self.rollout.candidate().and_then(Candidate::hold),
             unrecorded: self.unrecorded.as_deref(),

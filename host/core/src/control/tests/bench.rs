@@ -15,7 +15,7 @@ use crate::desired::DesiredController;
 use crate::digest::ModuleDigest;
 use crate::notes::GuestReport;
 use crate::object::ObjectRef;
-use crate::observation::{CandidateObservation, Observation};
+use crate::observation::{CandidateObservation, InterruptedResource, Observation};
 use crate::record::{
     ControllerRecord, Owner, Record, RecordFailure, RecordId, RecordReceipt, StoredRecord,
 };
@@ -70,6 +70,10 @@ pub(super) struct Bench {
     pub(super) reviewed: Vec<String>,
     /// A request that was refused as forbidden.
     pub(super) refused: Option<&'static str>,
+    /// A resource of the stable revision that cannot be watched.
+    pub(super) interrupted: Option<InterruptedResource>,
+    /// Whether the candidate has one.
+    pub(super) is_candidate_interrupted: bool,
     /// What the stable revision's guest reports.
     pub(super) reports: Vec<GuestReport>,
     /// How many requests of the account were refused as forbidden.
@@ -151,6 +155,8 @@ impl Bench {
             reviews: Vec::new(),
             reviewed: Vec::new(),
             refused: None,
+            interrupted: None,
+            is_candidate_interrupted: false,
             reports: Vec::new(),
             forbidden: 0,
             former_stable: None,
@@ -446,6 +452,7 @@ impl Bench {
                 executes: true,
                 pending: None,
                 complete: true,
+                interrupted: self.interrupted.clone(),
                 circuit_open: None,
                 recent: None,
                 refused: self.refused.map(str::to_owned),
@@ -456,6 +463,7 @@ impl Bench {
                     identity: former.unwrap_or(&revision.identity).clone(),
                     step: step.number,
                     complete: true,
+                    is_interrupted: self.is_candidate_interrupted,
                     since: Instant::ZERO,
                     observed: self.observed.clone(),
                 }),

@@ -5,6 +5,7 @@ use super::bench::Bench;
 use super::revisions::{identity, module, name_of, spec};
 use crate::api::ControllerSpec;
 use crate::control::requests::{abandon, abort, promote_fully, retry};
+use crate::observation::InterruptedResource;
 use crate::rollout::compare::Counts;
 use crate::rollout::progress::StepObservation;
 
@@ -92,6 +93,28 @@ fn no_time_passes_in_a_step_that_is_paused() {
     assert_eq!((candidate.step, candidate.elapsed_seconds), (1, 0));
     assert_eq!(candidate.waits_for, "paused by an operator");
     bench.change(second());
+    bench.pass(122);
+    assert_eq!(bench.candidate().step, 2);
+}
+
+#[test]
+fn no_time_passes_in_a_step_while_a_watch_is_interrupted() {
+    let mut bench = rolling_out_to(second());
+    bench.pass(30);
+    let before = bench.candidate().elapsed_seconds;
+    bench.interrupted = Some(InterruptedResource {
+        resource: "v1/pods".into(),
+        reason: "connection refused".into(),
+        others: 1,
+    });
+    bench.pass(600);
+    bench.interrupted = None;
+    bench.is_candidate_interrupted = true;
+    bench.pass(600);
+    let candidate = bench.candidate();
+    assert_eq!(candidate.step, 1);
+    assert!(candidate.elapsed_seconds <= before + 20, "{candidate:?}");
+    bench.is_candidate_interrupted = false;
     bench.pass(122);
     assert_eq!(bench.candidate().step, 2);
 }

@@ -79,6 +79,25 @@ fn an_interruption_is_a_warning_unless_the_api_server_is_unreachable() {
     assert!(warns(true));
 }
 
+/// What was listed once stays in the cache, and is not what the cluster has now.
+#[test]
+fn a_watch_that_breaks_after_its_list_is_observed_until_it_is_back() {
+    let mut bench = Bench::running(&["a"]);
+    let observed = |bench: &Bench| {
+        let observed = &bench.machine.observe(bench.now, |_| true)["test"];
+        assert!(observed.complete, "it has all lists");
+        assert_eq!(observed.pending, None);
+        observed.interrupted.as_ref().map(ToString::to_string)
+    };
+    assert_eq!(observed(&bench), None);
+    let reason = "connection refused".to_owned();
+    bench.update("pods", Update::Status(Condition::Interrupted { reason }));
+    let why = "v1/pods cannot be watched: connection refused";
+    assert_eq!(observed(&bench).as_deref(), Some(why));
+    bench.update("pods", Update::Status(Condition::Synced));
+    assert_eq!(observed(&bench), None);
+}
+
 #[test]
 fn a_discovery_that_fails_is_counted_for_every_controller() {
     let mut bench = Bench::running(&["a"]);

@@ -90,6 +90,16 @@ fn undisturbed() -> Vec<Case> {
             ..running()
         },
         Case {
+            name: "a watch is interrupted",
+            interrupted: Some(InterruptedResource {
+                resource: "v1/nodes".into(),
+                reason: "connection refused".into(),
+                others: 0,
+            }),
+            rest: "False Interrupted, True OnlyReplica, False Stable, False Healthy",
+            ..running()
+        },
+        Case {
             name: "its source is away, and the module is kept",
             loaded: Some(LoadedModule {
                 away: Some("the module /a.wasm cannot be read"),
