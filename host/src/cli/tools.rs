@@ -62,7 +62,7 @@ pub struct CheckArguments {
     /// repeated. Other kinds in the file are ignored.
     #[arg(long, short, value_name = "FILE")]
     pub filename: Vec<PathBuf>,
-    /// ServiceAccount that Davit runs as, in its namespace [default: davit; with
+    /// ServiceAccount that Davit runs as, in its namespace [default: davit; with controllers in
     /// --config, the kubeconfig's user]
     #[arg(long, value_name = "NAME")]
     pub service_account: Option<String>,
