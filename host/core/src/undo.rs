@@ -20,9 +20,9 @@ const ALL: &str = "*";
 /// The resource that only a rule of its own names.
 const SECRETS: &str = "secrets";
 
-/// The largest object that is kept, in bytes of JSON. An entry of the journal has at most
-/// 2 MiB, and names the plan besides. etcd holds objects of 1.5 MiB, which the API server may
-/// store in a denser form than JSON.
+/// The largest object that is kept, in bytes of JSON. The bound keeps copies small, of which
+/// some wait for the disk; the journal takes larger entries. etcd holds objects of 1.5 MiB, which
+/// the API server may store in a denser form than JSON.
 pub const MOST_KEPT_BYTES: usize = (2 << 20) - (64 << 10);
 
 /// Objects that are kept before they are deleted.
@@ -109,7 +109,7 @@ pub enum NotKept {
         /// How many copies were made in a row.
         copies: u32,
     },
-    /// The object is larger than an entry of the journal.
+    /// The object is larger than [`MOST_KEPT_BYTES`].
     #[error(
         "it has {bytes} bytes of JSON, and the journal keeps at most {MOST_KEPT_BYTES}: remove the \
          kind from spec.undo.kinds, or delete the object yourself"
