@@ -235,8 +235,8 @@ pub struct LeaseArguments {
 /// The ports of a host.
 #[derive(Debug, Args)]
 pub struct PortArguments {
-    /// Address that serves /metrics, /controllers/NAME/disagreements, /log,
-    /// /livez, /readyz, and requests such as promote for the controllers of a file:
+    /// Address that serves /metrics, /controllers/NAME/disagreements,
+    /// /controllers/NAME/cluster, /log, /livez, /readyz, and requests such as promote for the controllers of a file:
     /// 127.0.0.1:8080, localhost:8080, or :8080 for every address. A client
     /// needs a bearer token whose user may get the path.
     #[arg(long, value_name = "ADDRESS")]

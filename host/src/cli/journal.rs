@@ -242,7 +242,8 @@ pub struct BacktestArguments {
     #[arg(long, conflicts_with = "tolerance")]
     pub keep: bool,
     /// How long they stay otherwise, so that a policy whose pass is a little later decides about
-    /// them too; 0s for not at all. With --against cluster five minutes at least.
+    /// them too; 0s for not at all. With --against cluster five minutes at
+    /// least, unless it is 0s.
     #[arg(long, default_value = "1m", value_name = "DURATION")]
     pub tolerance: HumanDuration,
     /// Output format.

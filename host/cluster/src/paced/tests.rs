@@ -178,7 +178,7 @@ fn a_pause_is_as_long_as_the_kernel_has_room_for_twice_of_what_comes() {
     assert_eq!(millis(pauses(20_000_000, large)), None, "a list");
     // A list that comes while the pauses are long.
     assert_eq!(next_pause(LONGEST_PAUSE, 32 << 10, small), None);
-    assert_eq!(next_pause(LONGEST_PAUSE, 1, 0), None, "the kernel says nothing");
+    assert_eq!(next_pause(LONGEST_PAUSE, 1, 0), None, "the kernel reports no room");
 }
 
 /// After how many events a pause is due, one each `gap`, of `length` bytes, read in `pieces`; none

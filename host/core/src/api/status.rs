@@ -73,9 +73,9 @@ pub struct ControllerStatus {
         "x-kubernetes-list-map-keys" = ["request"],
     ))]
     pub requests: Vec<RequestStatus>,
-    /// The conditions Ready, Resolved, Verified, Compiled, Configured, Granted, Synced,
-    /// Leading, Progressing and Degraded. Reconciling and Stalled are present only while they
-    /// are True.
+    /// The conditions Ready, Resolved, Verified, Compiled, Configured, Granted, Authorized,
+    /// Synced, Leading, Progressing and Degraded; Recording if the host has a journal, and Undo
+    /// with spec.undo. Reconciling and Stalled are present only while they are True.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend(
         "x-kubernetes-list-type" = "map",

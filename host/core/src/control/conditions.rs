@@ -283,8 +283,8 @@ fn recording(journal: JournalState) -> Condition {
         JournalState::Stopped => (
             ConditionStatus::False,
             "JournalStopped",
-            "the journal of the host records nothing: plans are executed all the same, and \
-             davit replay, why and backtest lack them",
+            "the journal of the host records nothing: plans are executed all the same, but for \
+             deletions that spec.undo has to keep, and davit replay, why and backtest lack them",
         ),
     };
     Condition {
