@@ -4,6 +4,7 @@
 //! dependents fits into calls of bounded size.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use davit_guest::views::{self, OwnerReference};
 use davit_guest::{Command, Context, Decision, Enqueue, QueueName};
@@ -13,9 +14,12 @@ use crate::memory::{self, Fact};
 use crate::view::{BY_OWNER, Item, OBJECTS};
 use crate::{DEPENDENTS, OBJECTS_QUEUE};
 
-/// How many dependents the first call enqueues at most: they are decided about while the next
+/// How many dependents the first call enqueues at most: they are decided about before the next
 /// call reads the rest.
 const FIRST_PAGE: u32 = 50;
+/// How long the rest waits for that: the calls about thousands of dependents would keep the host's
+/// processors from the first writes. An API server needs longer for the writes of the first page.
+const HEAD_START: Duration = Duration::from_millis(20);
 /// How many dependents each further call enqueues at most.
 const PAGE: u32 = 2_000;
 
@@ -25,12 +29,19 @@ const PAGE: u32 = 2_000;
 pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, key: &str) -> Decision {
     let (uid, cursor) = parse(key);
     let objects = cx.watch(OBJECTS);
-    let page = if cursor == 0 { FIRST_PAGE } else { PAGE };
+    let (page, pause) = if cursor == 0 {
+        (FIRST_PAGE, HEAD_START)
+    } else {
+        (PAGE, Duration::ZERO)
+    };
     let (dependents, next) = objects.index_page(BY_OWNER, uid, cursor, page);
     let staying = dependents
         .iter()
         .filter(|it| !it.view.metadata.is_terminating());
-    let rest = next.map(|cursor| now(DEPENDENTS, &format!("{uid}@{cursor}")));
+    let rest = next.map(|cursor| {
+        let key = format!("{uid}@{cursor}");
+        Enqueue::new(DEPENDENTS, &key).after(pause).into()
+    });
     let learnt = match objects.get(uid) {
         None => record_kinds(config, cx, uid, &dependents),
         Some(_) => Vec::new(),

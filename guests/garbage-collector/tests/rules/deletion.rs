@@ -324,7 +324,7 @@ fn an_unmappable_owner_is_retried_forever() {
 }
 
 /// With any number of dependents, no call is too large, and the first is small: its objects are
-/// decided about while the rest is read.
+/// decided about before the rest is read.
 #[test]
 fn many_dependents_are_enqueued_in_pages() {
     let mut harness = collector();
@@ -335,20 +335,21 @@ fn many_dependents_are_enqueued_in_pages() {
     let mut pages = Vec::new();
     loop {
         let page = harness.decide(DEPENDENTS, &key);
-        pages.push(page.commands.len());
-        match page.commands.last() {
-            Some(Command::Enqueue(rest)) if rest.queue == DEPENDENTS.as_str() => {
-                key.clone_from(&rest.key);
-            }
-            _ => break,
+        let Some(Command::Enqueue(rest)) = page.commands.last() else {
+            break;
+        };
+        pages.push((page.commands.len(), rest.after));
+        if rest.queue != DEPENDENTS.as_str() {
+            break;
         }
+        key.clone_from(&rest.key);
         // A deletion in between makes the pages skip no object.
         harness.remove("Pod", "default/p-0000");
     }
     assert_eq!(
         pages,
-        [50 + 1, 2_000 + 1, 1],
-        "each with the rest, but the last"
+        [(50 + 1, 20), (2_000 + 1, 0), (1, 0)],
+        "each with the rest and its delay in milliseconds, but the last"
     );
 }
 
