@@ -27,6 +27,8 @@ pub(crate) const CATCH_UP: Duration = Duration::from_secs(2);
 /// How long the `APIService` must be deleted before its resources count as gone.
 const DEREGISTERED: Duration = Duration::from_hours(6);
 
+const NOT_SERVED: &str = "the API server does not serve it";
+
 /// The number of complete discoveries in a row without a resource after which it counts
 /// as not served. One alone can be a short failure of an aggregated API server.
 const MISSING_TWICE: u32 = 2;
@@ -73,7 +75,16 @@ impl Gap {
     }
 }
 
-/// The problem of a listed segment's stream. A segment without an entry is up to date.
+/// Why a segment's objects may be as they were. A segment without one is up to date.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Trouble {
+    problem: StreamProblem,
+    /// When it began, and why: a stream that tries again has other reasons.
+    since: Instant,
+    reason: String,
+}
+
+/// The problem of a segment's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StreamProblem {
     Interrupted,
@@ -90,7 +101,7 @@ const REGISTRATIONS: (&str, &str) = ("apiregistration.k8s.io", "apiservices");
 /// The state from which coverage is derived.
 #[derive(Debug, Default)]
 pub struct Coverage {
-    troubles: BTreeMap<SegmentId, StreamProblem>,
+    troubles: BTreeMap<SegmentId, Trouble>,
     /// The number of complete discoveries in a row without the segment's resource.
     missing: BTreeMap<SegmentId, u32>,
     /// The names of all definitions so far.
@@ -114,15 +125,26 @@ type NameRef<'a> = (&'a str, &'a str);
 impl Coverage {
     /// The condition of a segment's stream changed.
     pub fn note_condition(&mut self, segment: SegmentId, condition: &Condition, now: Instant) {
-        let trouble = match condition {
-            Condition::Interrupted { .. } => StreamProblem::Interrupted,
-            Condition::NotServed => StreamProblem::NotServed,
-            Condition::Synced if self.troubles.contains_key(&segment) => {
-                StreamProblem::CatchesUp(now)
+        let (problem, reason) = match condition {
+            Condition::Interrupted { reason } => (StreamProblem::Interrupted, reason.as_str()),
+            Condition::NotServed => (StreamProblem::NotServed, NOT_SERVED),
+            Condition::Synced => {
+                if let Some(trouble) = self.troubles.get_mut(&segment) {
+                    trouble.problem = StreamProblem::CatchesUp(now);
+                }
+                return;
             }
-            Condition::Synced => return,
         };
-        self.troubles.insert(segment, trouble);
+        self.note_trouble(segment, reason, now).problem = problem;
+    }
+
+    /// The trouble of a segment, which starts now unless it has one.
+    fn note_trouble(&mut self, segment: SegmentId, reason: &str, now: Instant) -> &mut Trouble {
+        self.troubles.entry(segment).or_insert_with(|| Trouble {
+            problem: StreamProblem::Interrupted,
+            since: now,
+            reason: reason.to_owned(),
+        })
     }
 
     /// A segment was listed completely.
@@ -132,10 +154,8 @@ impl Coverage {
 
     /// The stream of a segment starts again: its objects are as old as the former
     /// stream.
-    pub fn note_restart(&mut self, segment: SegmentId) {
-        self.troubles
-            .entry(segment)
-            .or_insert(StreamProblem::Interrupted);
+    pub fn note_restart(&mut self, segment: SegmentId, now: Instant) {
+        self.note_trouble(segment, "its watch starts again", now);
     }
 
     /// Handles the result of a discovery: the mapping, and the group versions that
@@ -173,6 +193,29 @@ impl Coverage {
         !self.troubles.contains_key(&segment)
     }
 
+    /// Whether it lacks any.
+    #[must_use]
+    pub fn has_troubles(&self) -> bool {
+        !self.troubles.is_empty()
+    }
+
+    fn problem(&self, segment: SegmentId) -> Option<StreamProblem> {
+        Some(self.troubles.get(&segment)?.problem)
+    }
+
+    /// Since when and why the cache does not show what happens to the objects of a segment, although
+    /// discovery says that its resource is served.
+    #[must_use]
+    pub fn interruption(&self, segment: SegmentId) -> Option<(Instant, &str)> {
+        let trouble = self.troubles.get(&segment)?;
+        let is_interrupted = match trouble.problem {
+            StreamProblem::Interrupted => true,
+            StreamProblem::NotServed => self.waits_in_vain(segment),
+            StreamProblem::CatchesUp(_) => false,
+        };
+        is_interrupted.then_some((trouble.since, trouble.reason.as_str()))
+    }
+
     /// Whether discovery says that a segment's resource is not served any more.
     #[must_use]
     pub fn is_missing(&self, segment: SegmentId) -> bool {
@@ -183,7 +226,7 @@ impl Coverage {
     /// it is served.
     #[must_use]
     pub fn waits_in_vain(&self, segment: SegmentId) -> bool {
-        self.troubles.get(&segment) == Some(&StreamProblem::NotServed)
+        self.problem(segment) == Some(StreamProblem::NotServed)
             && !self.missing.contains_key(&segment)
     }
 
@@ -191,8 +234,8 @@ impl Coverage {
     /// once a second.
     pub fn expire(&mut self, now: Instant) -> bool {
         let before = self.troubles.len();
-        self.troubles.retain(|_, trouble| match trouble {
-            StreamProblem::CatchesUp(since) => now.since(*since) < CATCH_UP,
+        self.troubles.retain(|_, trouble| match trouble.problem {
+            StreamProblem::CatchesUp(since) => now.since(since) < CATCH_UP,
             StreamProblem::Interrupted | StreamProblem::NotServed => true,
         });
         self.troubles.len() < before
@@ -233,7 +276,7 @@ impl Coverage {
     /// Whether discovery, or the answer to a list, says that a segment's resource
     /// is not served.
     fn is_not_served(&self, segment: SegmentId) -> bool {
-        self.is_missing(segment) || self.troubles.get(&segment) == Some(&StreamProblem::NotServed)
+        self.is_missing(segment) || self.problem(segment) == Some(StreamProblem::NotServed)
     }
 
     /// The resources of which a view may lack objects.

@@ -27,7 +27,7 @@ pub struct Observation {
     pub pending: Option<PendingResource>,
     /// Whether every watch of the stable revision is complete.
     pub complete: bool,
-    /// A resource of its watches that was listed, and does not follow the API server now.
+    /// A watch of one resource that was listed, and does not follow the API server now.
     pub interrupted: Option<InterruptedResource>,
     /// Why the circuit of the stable revision is open, if it is.
     pub circuit_open: Option<String>,
@@ -121,19 +121,27 @@ impl fmt::Display for PendingResource {
 pub struct InterruptedResource {
     /// `v1/pods`, `apps/v1/deployments`
     pub resource: String,
-    /// Why.
+    /// Why, at first.
     pub reason: String,
-    /// How many other resources are interrupted.
-    pub others: usize,
+    /// Since when.
+    pub since: Instant,
+}
+
+impl InterruptedResource {
+    /// How long an interruption lasts before an operator has to know: the API server may only have
+    /// started again.
+    const WORTH_REPORTING: Duration = Duration::from_secs(15);
+
+    /// Whether it is reported.
+    #[must_use]
+    pub fn is_reported(&self, now: Instant) -> bool {
+        now.since(self.since) >= Self::WORTH_REPORTING
+    }
 }
 
 impl fmt::Display for InterruptedResource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.resource)?;
-        if self.others > 0 {
-            write!(f, " (and {} more)", self.others)?;
-        }
-        write!(f, " cannot be watched: {}", self.reason)
+        write!(f, "{} cannot be watched: {}", self.resource, self.reason)
     }
 }
 
@@ -146,8 +154,8 @@ pub struct CandidateObservation {
     pub step: u32,
     /// Whether every watch of it shows what it should.
     pub complete: bool,
-    /// Whether one of them does not follow the API server now.
-    pub is_interrupted: bool,
+    /// One of them that was listed, and does not follow the API server now.
+    pub interrupted: Option<InterruptedResource>,
     /// Since when this host counts what it did: another time once it has started again.
     pub since: Instant,
     /// What it did in this step.

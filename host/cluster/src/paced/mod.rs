@@ -8,7 +8,7 @@
 //! a second: all that has come wakes each task once.
 //!
 //! - **An event that comes alone** is read at once, as are the first ones of many: `Pace` decides.
-//! - **A list** in a watch is not slowed down: what a server may send during a pause ends them.
+//! - **A list** in a watch is late by a pause or two: as much as a server may send during one ends them.
 //! - **A write** waits for nothing.
 //! - **The end** of the connection is noticed at the next read.
 

@@ -10,6 +10,9 @@ pub(super) const SHORTEST_PAUSE: Duration = Duration::from_millis(25);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// What a connection holds of a pause at most, in bytes.
 pub(super) const MOST_BYTES: usize = 256 << 10;
+/// Less than a server may send to a TCP connection before it is read, when the kernel has little
+/// memory for its connections.
+const FEW_BYTES: usize = 4 << 10;
 /// More bytes in the length of the shortest pause are a list. Less than what a server may send to a
 /// TCP connection before it is read, which is some 64 KiB at first.
 pub(super) const MANY_BYTES: usize = 48 << 10;
@@ -18,22 +21,43 @@ const MANY_READS: u32 = 4;
 /// So many lengths of a pause, one after the other, have to have many reads.
 const MANY_ROUNDS: u32 = 5;
 
-/// The pause after one that has brought so many bytes; none if they may be a list. `room` is what the
-/// kernel has for the connection, in bytes: the data, and at most three times as much around it.
+/// A pause, and how many bytes it has brought.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pause {
+    pub(super) length: Duration,
+    pub(super) bytes: usize,
+}
+
+impl Pause {
+    /// How many bytes one of this length brings if as many come as in this one.
+    fn expects(self, length: Duration) -> usize {
+        let micros = |time: Duration| usize::try_from(time.as_micros()).unwrap_or(usize::MAX);
+        self.bytes.saturating_mul(micros(length)) / micros(self.length).max(1)
+    }
+}
+
+/// How long the pause after `last` is; none if what comes may be a list. `room` is what the kernel has
+/// for the connection, in bytes: the data and what is around it, usually up to three times as much.
 ///
-/// A list fills what a server may send before it is read. So a quarter of the room is a list: the
-/// server has never stopped by then. Of what comes all the time, a pause is to bring half of that.
-/// The kernel makes the room larger by what is read at once, and so the pauses longer.
-pub(super) fn next_pause(last: Duration, bytes: usize, room: usize) -> Option<Duration> {
+/// A list fills what a server may send before it is read. So a quarter of the room is a list, and so
+/// are bytes that a longer pause has not brought more of: the server has stopped. Of what comes all
+/// the time, a pause is to bring half of that quarter. The kernel makes the room larger by what is
+/// read at once, and so the pauses longer.
+pub(super) fn next_pause(before: Option<Pause>, last: Pause, room: usize) -> Option<Duration> {
     let many = MOST_BYTES.min(room / 4);
-    if bytes >= many {
+    let has_stopped = before.is_some_and(|before| {
+        before.length < last.length
+            && before.bytes >= FEW_BYTES
+            && last.bytes < before.expects(last.length) * 2 / 3
+    });
+    if last.bytes >= many || has_stopped {
         return None;
     }
-    let expected = |pause: Duration| bytes as u128 * pause.as_micros() / last.as_micros().max(1);
-    let fits = |pause: &Duration| expected(*pause) <= many as u128 / 2;
-    let longer = (2 * last).min(LONGEST_PAUSE);
-    let shorter = (last / 2).max(SHORTEST_PAUSE);
-    Some([longer, last].into_iter().find(fits).unwrap_or(shorter))
+    let fits = |pause: &Duration| last.expects(*pause) <= many / 2;
+    let longer = (2 * last.length).min(LONGEST_PAUSE);
+    let shorter = (last.length / 2).max(SHORTEST_PAUSE);
+    let lengths = [longer, last.length];
+    Some(lengths.into_iter().find(fits).unwrap_or(shorter))
 }
 
 /// What a connection has received lately, in rounds as long as the shortest pause.

@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, interval, sleep, timeout};
 
 use super::connection::PacedConnection;
-use super::pace::{LONGEST_PAUSE, MANY_BYTES, Pace, SHORTEST_PAUSE, next_pause};
+use super::pace::{LONGEST_PAUSE, MANY_BYTES, MOST_BYTES, Pace, Pause, SHORTEST_PAUSE, next_pause};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -116,9 +116,11 @@ async fn a_write_that_has_no_room_is_finished_later() {
 #[tokio::test]
 async fn a_list_ends_the_pauses() {
     let (mut host, mut server) = paced().await;
-    let sent = numbers(15_000);
-    server.write_all(&sent).await.unwrap();
-    assert_eq!(read(&mut host, sent.len()).await.0, sent);
+    let sent = numbers(100_000);
+    assert!(sent.len() > MOST_BYTES, "whatever room the kernel has");
+    let (written, read) = tokio::join!(server.write_all(&sent), read(&mut host, sent.len()));
+    written.unwrap();
+    assert_eq!(read.0, sent);
     assert!(host.is_watched());
 }
 
@@ -152,33 +154,79 @@ async fn the_end_and_a_broken_connection_are_noticed() {
     );
 }
 
-/// What a pause has brought of so many bytes a second, and how long the next ones are; none once they
-/// are over.
-fn pauses(bytes_a_second: usize, room: usize) -> Option<Duration> {
-    let mut pause = SHORTEST_PAUSE;
+/// How long the pauses are once so many bytes a second have come for a while; none if they are over.
+fn settled(bytes_a_second: usize, room: usize) -> Option<u128> {
+    let (mut before, mut length) = (None, SHORTEST_PAUSE);
     for _ in 0..10 {
-        let bytes = bytes_a_second * pause.as_millis() as usize / 1_000;
-        pause = next_pause(pause, bytes, room)?;
+        let bytes = bytes_a_second * length.as_millis() as usize / 1_000;
+        let last = Pause { length, bytes };
+        length = next_pause(before.replace(last), last, room)?;
     }
-    Some(pause)
+    Some(length.as_millis())
 }
 
 #[test]
 fn a_pause_is_as_long_as_the_kernel_has_room_for_twice_of_what_comes() {
-    let millis = |pause: Option<Duration>| pause.map(|pause| pause.as_millis());
     let small = 128 << 10;
-    assert_eq!(millis(pauses(0, small)), Some(100));
-    assert_eq!(millis(pauses(150_000, small)), Some(100));
-    assert_eq!(millis(pauses(300_000, small)), Some(50));
-    assert_eq!(millis(pauses(1_000_000, small)), Some(25));
-    assert_eq!(millis(pauses(1_400_000, small)), None, "a list");
+    assert_eq!(settled(0, small), Some(100));
+    assert_eq!(settled(150_000, small), Some(100));
+    assert_eq!(settled(300_000, small), Some(50));
+    assert_eq!(settled(1_000_000, small), Some(25));
+    assert_eq!(settled(1_400_000, small), None, "a list");
     let large = 4 << 20;
-    assert_eq!(millis(pauses(1_000_000, large)), Some(100));
-    assert_eq!(millis(pauses(2_000_000, large)), Some(50));
-    assert_eq!(millis(pauses(20_000_000, large)), None, "a list");
-    // A list that comes while the pauses are long.
-    assert_eq!(next_pause(LONGEST_PAUSE, 32 << 10, small), None);
-    assert_eq!(next_pause(LONGEST_PAUSE, 1, 0), None, "the kernel reports no room");
+    assert_eq!(settled(1_000_000, large), Some(100));
+    assert_eq!(settled(2_000_000, large), Some(50));
+    assert_eq!(settled(20_000_000, large), None, "a list");
+    let long = |bytes| Pause {
+        length: LONGEST_PAUSE,
+        bytes,
+    };
+    assert_eq!(next_pause(None, long(32 << 10), small), None, "a list");
+    assert_eq!(next_pause(None, long(1), 0), None, "no room is known");
+}
+
+/// Without memory for its connections, a kernel lets a server send less than there is room for.
+#[test]
+fn a_server_that_sends_no_more_in_a_longer_pause_has_stopped() {
+    let (mut before, mut length, mut pauses) = (None, SHORTEST_PAUSE, 0);
+    loop {
+        let last = Pause {
+            length,
+            bytes: 6 << 10,
+        };
+        pauses += 1;
+        match next_pause(before.replace(last), last, 128 << 10) {
+            Some(next) => length = next,
+            None => break,
+        }
+    }
+    assert_eq!(pauses, 2);
+}
+
+#[tokio::test]
+async fn what_comes_slowly_is_read_ten_times_a_second() {
+    let (mut host, mut server) = paced().await;
+    let sending = async {
+        let mut ticks = interval(Duration::from_millis(4));
+        loop {
+            ticks.tick().await;
+            if server.write_u32(7).await.is_err() {
+                return;
+            }
+        }
+    };
+    let reading = async {
+        let (start, mut reads) = (Instant::now(), 0);
+        while start.elapsed() < 20 * LONGEST_PAUSE {
+            host.read(&mut [0; 4096]).await.unwrap();
+            reads += 1;
+        }
+        reads
+    };
+    tokio::select! {
+        () = sending => panic!("the connection broke"),
+        reads = reading => assert!(reads <= 40, "{reads} reads"),
+    }
 }
 
 /// After how many events a pause is due, one each `gap`, of `length` bytes, read in `pieces`; none

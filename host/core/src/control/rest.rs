@@ -86,6 +86,9 @@ fn is_same(before: Option<&Observation>, now: Option<&Observation>) -> bool {
         && *pending == now.pending
         && *complete == now.complete
         && *interrupted == now.interrupted
+        // It is reported after a while.
+        && is_interruption_reported(now) != Some(false)
+        && is_interruption_reported(before) == is_interruption_reported(now)
         && *circuit_open == now.circuit_open
         && *refused == now.refused
         && *deferred_deletions == now.deferred_deletions
@@ -95,4 +98,9 @@ fn is_same(before: Option<&Observation>, now: Option<&Observation>) -> bool {
         && *reports == now.reports
         && *forbidden == now.forbidden
         && *cluster == now.cluster
+}
+
+fn is_interruption_reported(seen: &Observation) -> Option<bool> {
+    let interrupted = seen.interrupted.as_ref()?;
+    Some(interrupted.is_reported(seen.now.instant))
 }

@@ -11,6 +11,7 @@ use crate::api::{
     RevisionStatus, StepConfig,
 };
 use crate::mutant::Mutant;
+use super::text::one_line;
 use crate::rollout::progress::{Step, StepObservation, StepWait};
 
 /// The remaining time of a step without an end.
@@ -78,6 +79,8 @@ pub(super) enum Wait {
     /// The operator does not grant what the candidate declares. The analysis has this
     /// reason.
     Granted(StepWait),
+    /// A watch is interrupted, and the step's time does not pass. The analysis has this reason.
+    Interrupted(StepWait, String),
     /// The module is unsigned, and may not write.
     Unsigned,
     /// The controller's account may not open the watches of the candidate. The analysis
@@ -290,6 +293,7 @@ impl Candidate {
     pub(super) fn hold(&self) -> Option<&StepWait> {
         match &self.wait {
             Wait::Step(hold)
+            | Wait::Interrupted(hold, _)
             | Wait::Described(hold)
             | Wait::Granted(hold)
             | Wait::Authorized(hold) => Some(hold),
@@ -340,6 +344,11 @@ impl std::fmt::Display for Wait {
             Self::Recorded(text) => f.write_str(text),
             Self::Step(StepWait::Running { .. }) => f.write_str("the end of the step's time"),
             Self::Step(hold) => hold.fmt(f),
+            Self::Interrupted(_, interrupted) => write!(
+                f,
+                "the end of the step's time, which does not pass: {}",
+                one_line(interrupted)
+            ),
             Self::Unsigned => f.write_str(
                 "the module is unsigned: pin its digest (module.digest), or require signatures \
                  (module.verify)",

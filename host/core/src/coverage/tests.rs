@@ -192,6 +192,40 @@ fn a_watch_has_to_catch_up_after_an_interruption() {
     assert_eq!(bench.unlisted(), []);
 }
 
+/// What an operator reads of it must not change as often as the stream tries again.
+#[test]
+fn an_interruption_is_since_its_first_reason_until_the_watch_is_back() {
+    let mut bench = Bench::new(&[pods()], &[]);
+    let segment = bench.segment(&pods());
+    let interruption = |bench: &Bench| {
+        let found = bench.coverage.interruption(segment);
+        found.map(|(since, reason)| (since, reason.to_owned()))
+    };
+    assert_eq!(interruption(&bench), None);
+    let begun = bench.now;
+    bench.condition(&pods(), &interrupted());
+    let first = Some((begun, "a test".to_owned()));
+    bench.wait(30);
+    let reason = "another".to_owned();
+    bench.condition(&pods(), &Condition::Interrupted { reason });
+    assert_eq!(interruption(&bench), first);
+    // Discovery says that it is served.
+    bench.condition(&pods(), &Condition::NotServed);
+    assert_eq!(interruption(&bench), first);
+    bench.coverage.note_restart(segment, bench.now);
+    assert_eq!(interruption(&bench), first);
+    bench.condition(&pods(), &Condition::Synced);
+    assert_eq!(interruption(&bench), None);
+    bench.wait(5);
+    bench.coverage.note_restart(segment, bench.now);
+    let again = "its watch starts again".to_owned();
+    assert_eq!(interruption(&bench), Some((bench.now, again)));
+    bench.list(&pods(), &[]);
+    bench.condition(&pods(), &Condition::NotServed);
+    bench.discover(&[], &[]);
+    assert_eq!(interruption(&bench), None, "it is served no longer");
+}
+
 #[test]
 fn a_resource_that_is_served_no_longer_is_unknown_until_it_is_listed_again() {
     let mut bench = Bench::new(&[pods(), definitions(), foos()], &["foos.example.com"]);

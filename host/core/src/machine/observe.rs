@@ -88,8 +88,9 @@ impl<G: Clone> Machine<G> {
 
     /// A resource of a revision's watches that does not follow the API server now.
     fn interrupted(&self, revision: &Revision<G>) -> Option<InterruptedResource> {
+        let views = revision.views().ids.iter().copied();
         self.streams
-            .interrupted(&self.store, &revision.views().ids)
+            .interrupted(&self.store, views.zip(&revision.manifest().watches))
     }
 
     fn candidate(&self, controller: &Controller<G>, now: Instant) -> Option<CandidateObservation> {
@@ -102,7 +103,7 @@ impl<G: Clone> Machine<G> {
             identity: revision.identity().clone(),
             step: controller.step()?,
             complete: revision.is_complete(),
-            is_interrupted: self.interrupted(revision).is_some(),
+            interrupted: self.interrupted(revision),
             since: comparison.counted_since(),
             observed: StepObservation {
                 counts: *comparison.counts(),

@@ -129,7 +129,7 @@ impl<G: Clone> Machine<G> {
         self.start_comparisons(now.instant);
         self.note_controllers();
         self.remove_unused_views();
-        let changes = self.streams.reconcile(&self.store);
+        let changes = self.streams.reconcile(&self.store, now.instant);
         for stream in changes.stop {
             self.outbox.push(Effect::StopStream(stream));
         }

@@ -130,35 +130,32 @@ impl Streams {
         })
     }
 
-    /// The resources that views show, and whose watches are interrupted.
-    pub(super) fn interrupted(
+    /// The oldest interruption of these watches, of what was listed. A watch of every resource is
+    /// interrupted if all of them are: otherwise its guest learns of which it may lack objects.
+    pub(super) fn interrupted<'w>(
         &self,
         store: &Store,
-        views: &[ViewId],
+        watches: impl Iterator<Item = (ViewId, &'w WatchSpec)>,
     ) -> Option<InterruptedResource> {
-        if self.hindrances.is_empty() {
+        if !self.coverage.has_troubles() {
             return None;
         }
-        let segments = views.iter().flat_map(|view| store.segments_of(*view));
-        let listed: BTreeSet<SegmentId> = segments
-            .filter(|(_, ready)| *ready)
-            .map(|(segment, _)| segment)
-            .collect();
-        let mut resources: BTreeMap<String, &String> = BTreeMap::new();
-        for (stream, reason) in &self.hindrances {
-            // Another stream may be there only to list more fields.
-            let segment = self.segment(*stream).filter(|_| self.feeds.fills(*stream));
-            let segment = segment.filter(|segment| listed.contains(segment));
-            if let Some(spec) = segment.and_then(|segment| store.segment_spec(segment)) {
-                resources.insert(spec.resource.to_string(), reason);
+        let interruption = |(view, watch): (ViewId, &WatchSpec)| {
+            let listed = store.segments_of(view).filter(|(_, ready)| *ready);
+            let interruptions =
+                listed.map(|(segment, _)| Some((self.coverage.interruption(segment)?, segment)));
+            let interruptions: Vec<_> = interruptions.collect();
+            let is_of_every = matches!(watch.source, Source::EveryDeletable(_));
+            if is_of_every && interruptions.contains(&None) {
+                return None;
             }
-        }
-        let others = resources.len().saturating_sub(1);
-        let (resource, reason) = resources.pop_first()?;
+            interruptions.into_iter().flatten().min()
+        };
+        let ((since, reason), segment) = watches.filter_map(interruption).min()?;
         Some(InterruptedResource {
-            resource,
-            reason: reason.clone(),
-            others,
+            resource: store.segment_spec(segment)?.resource.to_string(),
+            reason: reason.to_owned(),
+            since,
         })
     }
 
@@ -221,7 +218,7 @@ impl Streams {
 
     /// Adjusts the streams to the views: one stream for every segment whose resource is
     /// served, and no others.
-    pub(super) fn reconcile(&mut self, store: &Store) -> StreamChanges {
+    pub(super) fn reconcile(&mut self, store: &Store, now: Instant) -> StreamChanges {
         self.coverage.forget_all_but(store);
         let coverage = &self.coverage;
         self.feeds
@@ -244,7 +241,7 @@ impl Streams {
                 continue;
             };
             if feeds.fills(stream) {
-                self.coverage.note_restart(feed.segment);
+                self.coverage.note_restart(feed.segment, now);
             }
             let spec = StreamSpec {
                 resource: spec.resource.clone(),

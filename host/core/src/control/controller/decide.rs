@@ -12,7 +12,7 @@ use crate::control::transition::table::{self, Phase};
 use crate::control::transition::{Circumstances, OperatorRequests, Transition};
 use crate::gate::Mode;
 use crate::observation::{CandidateObservation, Observation};
-use crate::rollout::progress::{self, Analysis, Progress, Request};
+use crate::rollout::progress::{self, Analysis, Progress, Request, StepWait};
 use crate::time::Wall;
 use crate::times::precise_time;
 
@@ -65,7 +65,12 @@ impl<G: Clone> Controller<G> {
         let is_denied = self.is_denied();
         let may_not_write = candidate.revision.unsigned && !self.trust.admits_unsigned();
         let is_held = rollout.paused || !is_current || may_not_write;
-        let is_interrupted = seen.is_some_and(|seen| seen.interrupted.is_some());
+        let interrupted = seen.and_then(|seen| {
+            let candidate = seen.candidate.as_ref();
+            let interrupted = candidate.and_then(|one| one.interrupted.as_ref());
+            let interrupted = seen.interrupted.as_ref().or(interrupted)?;
+            Some((interrupted.clone(), seen.now.instant))
+        });
         let mut seen = self.seen_in_step(seen, candidate).cloned();
         if let Some(seen) = &mut seen {
             seen.observed.trip.take_if(|_| !leads);
@@ -84,7 +89,7 @@ impl<G: Clone> Controller<G> {
         if let Some(seen) = &seen {
             candidate.counts.observe(&seen.observed, seen.since);
             // Decisions about a state that has passed are no observation of the cluster.
-            if counts_time && !is_interrupted && !seen.is_interrupted {
+            if counts_time && interrupted.is_none() {
                 candidate.elapsed += passed;
             }
         }
@@ -105,6 +110,12 @@ impl<G: Clone> Controller<G> {
             }
             if may_not_write && (is_current || is_denied) && !spec.rollout.paused {
                 candidate.wait = Wait::Unsigned;
+            }
+            if let (Wait::Step(hold @ StepWait::Running { .. }), Some((interrupted, now))) =
+                (&candidate.wait, interrupted)
+                && interrupted.is_reported(now)
+            {
+                candidate.wait = Wait::Interrupted(hold.clone(), interrupted.to_string());
             }
         }
     }

@@ -102,7 +102,10 @@ impl<G: Clone> Controller<G> {
             stable_is_dry_run_only: status.stable.as_ref().is_some_and(|one| one.unsigned)
                 && !self.trust.admits_unsigned(),
             pending: seen.and_then(|seen| seen.pending.as_ref()),
-            interrupted: seen.and_then(|seen| seen.interrupted.as_ref()),
+            interrupted: seen.and_then(|seen| {
+                let interrupted = seen.interrupted.as_ref();
+                interrupted.filter(|one| one.is_reported(seen.now.instant))
+            }),
             circuit: seen.and_then(|seen| seen.circuit_open.as_deref()),
             hold: self.rollout.candidate().and_then(Candidate::hold),
             unrecorded: self.unrecorded.as_deref(),

@@ -72,8 +72,8 @@ pub(super) struct Bench {
     pub(super) refused: Option<&'static str>,
     /// A resource of the stable revision that cannot be watched.
     pub(super) interrupted: Option<InterruptedResource>,
-    /// Whether the candidate has one.
-    pub(super) is_candidate_interrupted: bool,
+    /// One of the candidate.
+    pub(super) candidate_interrupted: Option<InterruptedResource>,
     /// What the stable revision's guest reports.
     pub(super) reports: Vec<GuestReport>,
     /// How many requests of the account were refused as forbidden.
@@ -156,7 +156,7 @@ impl Bench {
             reviewed: Vec::new(),
             refused: None,
             interrupted: None,
-            is_candidate_interrupted: false,
+            candidate_interrupted: None,
             reports: Vec::new(),
             forbidden: 0,
             former_stable: None,
@@ -463,7 +463,7 @@ impl Bench {
                     identity: former.unwrap_or(&revision.identity).clone(),
                     step: step.number,
                     complete: true,
-                    is_interrupted: self.is_candidate_interrupted,
+                    interrupted: self.candidate_interrupted.clone(),
                     since: Instant::ZERO,
                     observed: self.observed.clone(),
                 }),

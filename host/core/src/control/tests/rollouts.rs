@@ -102,21 +102,56 @@ fn no_time_passes_in_a_step_while_a_watch_is_interrupted() {
     let mut bench = rolling_out_to(second());
     bench.pass(30);
     let before = bench.candidate().elapsed_seconds;
-    bench.interrupted = Some(InterruptedResource {
-        resource: "v1/pods".into(),
-        reason: "connection refused".into(),
-        others: 1,
-    });
+    bench.interrupted = Some(interrupted(&bench));
     bench.pass(600);
+    assert_eq!(
+        bench.candidate().waits_for,
+        "the end of the step's time, which does not pass: v1/pods cannot be watched: refused"
+    );
     bench.interrupted = None;
-    bench.is_candidate_interrupted = true;
+    bench.candidate_interrupted = Some(interrupted(&bench));
     bench.pass(600);
     let candidate = bench.candidate();
     assert_eq!(candidate.step, 1);
     assert!(candidate.elapsed_seconds <= before + 20, "{candidate:?}");
-    bench.is_candidate_interrupted = false;
+    assert!(
+        candidate.waits_for.contains("v1/pods"),
+        "{}",
+        candidate.waits_for
+    );
+    bench.candidate_interrupted = None;
     bench.pass(122);
     assert_eq!(bench.candidate().step, 2);
+    assert_eq!(bench.candidate().waits_for, "the end of the step's time");
+}
+
+/// An API server that starts again interrupts every watch, and takes the writes of no status.
+#[test]
+fn an_interruption_is_in_the_status_once_it_lasts() {
+    let mut bench = Bench::running(first());
+    bench.pass(60);
+    let synced = |bench: &Bench| bench.condition("Synced");
+    let before = synced(&bench);
+    assert_eq!(before.0, "True");
+    bench.interrupted = Some(interrupted(&bench));
+    bench.pass(14);
+    assert_eq!(synced(&bench), before);
+    bench.pass(20);
+    let (status, reason, message) = synced(&bench);
+    assert_eq!((&*status, &*reason), ("False", "Interrupted"));
+    assert_eq!(message, "v1/pods cannot be watched: refused");
+    bench.interrupted = None;
+    bench.pass(20);
+    assert_eq!(synced(&bench), before);
+}
+
+/// An interruption that starts now.
+fn interrupted(bench: &Bench) -> InterruptedResource {
+    InterruptedResource {
+        resource: "v1/pods".into(),
+        reason: "refused".into(),
+        since: bench.now.instant,
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::api::LostStatus;
+use crate::time::Instant;
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = undisturbed();
@@ -94,7 +95,7 @@ fn undisturbed() -> Vec<Case> {
             interrupted: Some(InterruptedResource {
                 resource: "v1/nodes".into(),
                 reason: "connection refused".into(),
-                others: 0,
+                since: Instant::ZERO,
             }),
             rest: "False Interrupted, True OnlyReplica, False Stable, False Healthy",
             ..running()
