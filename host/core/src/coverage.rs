@@ -18,6 +18,7 @@ use crate::manifest::{Source, WatchSpec};
 use crate::mapping::Mapping;
 use crate::object::{ApiResource, group_of};
 use crate::store::{SegmentId, Store, ViewId};
+use crate::throttle::cause_of;
 use crate::time::Instant;
 use crate::watch::Condition;
 
@@ -79,7 +80,7 @@ impl Gap {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Trouble {
     problem: StreamProblem,
-    /// When it began, and why: a stream that tries again has other reasons.
+    /// When it began, and the first text of its present cause.
     since: Instant,
     reason: String,
 }
@@ -135,7 +136,12 @@ impl Coverage {
                 return;
             }
         };
-        self.note_trouble(segment, reason, now).problem = problem;
+        let trouble = self.note_trouble(segment, reason, now);
+        trouble.problem = problem;
+        // A stream that tries again has other numbers in its reason.
+        if cause_of(&trouble.reason) != cause_of(reason) {
+            reason.clone_into(&mut trouble.reason);
+        }
     }
 
     /// The trouble of a segment, which starts now unless it has one.
@@ -208,11 +214,8 @@ impl Coverage {
     #[must_use]
     pub fn interruption(&self, segment: SegmentId) -> Option<(Instant, &str)> {
         let trouble = self.troubles.get(&segment)?;
-        let is_interrupted = match trouble.problem {
-            StreamProblem::Interrupted => true,
-            StreamProblem::NotServed => self.waits_in_vain(segment),
-            StreamProblem::CatchesUp(_) => false,
-        };
+        let is_back = matches!(trouble.problem, StreamProblem::CatchesUp(_));
+        let is_interrupted = !is_back && !self.is_unserved(segment);
         is_interrupted.then_some((trouble.since, trouble.reason.as_str()))
     }
 
@@ -239,6 +242,12 @@ impl Coverage {
             StreamProblem::Interrupted | StreamProblem::NotServed => true,
         });
         self.troubles.len() < before
+    }
+
+    /// Whether the API server serves a segment's resource no more, as far as discovery knows.
+    #[must_use]
+    pub fn is_unserved(&self, segment: SegmentId) -> bool {
+        self.is_not_served(segment) && !self.waits_in_vain(segment)
     }
 
     /// Whether the objects of a segment are gone: its resource is not served, and

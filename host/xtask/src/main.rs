@@ -12,8 +12,10 @@ mod supply;
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread::available_parallelism;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand};
@@ -125,7 +127,11 @@ fn main() -> Result<()> {
             lint::check(&workspace)?;
             guests(&workspace)?;
             let test = ["test", "--workspace", "--locked", "--features", MUTANTS];
-            cargo(&workspace, test)
+            cargo_with(&workspace, test, |command| {
+                if env::var_os(TEST_THREADS).is_none() {
+                    command.env(TEST_THREADS, test_threads().to_string());
+                }
+            })
         }
         Task::Lint => lint::check(&workspace),
         Task::Docs => {
@@ -150,6 +156,14 @@ fn main() -> Result<()> {
             chart::write(&workspace, &overlay, &workspace.join(output))
         }
     }
+}
+
+/// How many tests of a program run at once.
+const TEST_THREADS: &str = "RUST_TEST_THREADS";
+
+/// Those with processes and leases wait half of their time.
+fn test_threads() -> usize {
+    2 * available_parallelism().map_or(1, NonZero::get)
 }
 
 /// Functions of guests are inlined up to four times LLVM's size: in wasm, each function and each loop

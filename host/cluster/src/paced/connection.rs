@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 use tower::Service;
 
-use super::pace::{MOST_BYTES, Pace, Pause, SHORTEST_PAUSE, next_pause};
+use super::pace::{MOST_BYTES, Pace, Pause, Pauses, SHORTEST_PAUSE};
 
 /// Makes connections. TLS and HTTP are above them.
 #[derive(Clone)]
@@ -63,8 +63,7 @@ pub(crate) struct PacedConnection {
     pause: Pin<Box<Sleep>>,
     /// How long that is.
     length: Duration,
-    /// The pause before that.
-    before: Option<Pause>,
+    pauses: Pauses,
     received: Received,
 }
 
@@ -111,7 +110,7 @@ impl PacedConnection {
             pace: is_paced.then(|| Pace::new(Instant::now())),
             pause: Box::pin(sleep(SHORTEST_PAUSE)),
             length: SHORTEST_PAUSE,
-            before: None,
+            pauses: Pauses::default(),
             received: Received::default(),
         }
     }
@@ -142,7 +141,7 @@ impl PacedConnection {
             Socket::Watched(socket) => Socket::Unwatched(socket.into_std()?),
             other => other,
         };
-        self.before = None;
+        self.pauses = Pauses::default();
         self.start_pause(SHORTEST_PAUSE);
         Ok(())
     }
@@ -171,9 +170,7 @@ impl PacedConnection {
         self.received.take(buffer);
         let room = socket_recv_buffer_size(&*socket).unwrap_or_default();
         let length = self.length;
-        let last = Pause { length, bytes };
-        let before = self.before.replace(last);
-        let done = match next_pause(before, last, room) {
+        let done = match self.pauses.next(Pause { length, bytes }, room) {
             Some(length) => {
                 self.start_pause(length);
                 Ok(())

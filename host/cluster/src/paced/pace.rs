@@ -13,6 +13,8 @@ pub(super) const MOST_BYTES: usize = 256 << 10;
 /// Less than a server may send to a TCP connection before it is read, when the kernel has little
 /// memory for its connections.
 const FEW_BYTES: usize = 4 << 10;
+/// After so many pauses of one length, one is half as long.
+const PAUSES_ALIKE: u32 = 20;
 /// More bytes in the length of the shortest pause are a list. Less than what a server may send to a
 /// TCP connection before it is read, which is some 64 KiB at first.
 pub(super) const MANY_BYTES: usize = 48 << 10;
@@ -29,6 +31,13 @@ pub(super) struct Pause {
 }
 
 impl Pause {
+    /// Whether a longer one after it has brought as much: the server may send no more.
+    fn has_stopped_at(self, longer: Self) -> bool {
+        self.length < longer.length
+            && self.bytes >= FEW_BYTES
+            && longer.bytes < self.expects(longer.length) / 3 * 2
+    }
+
     /// How many bytes one of this length brings if as many come as in this one.
     fn expects(self, length: Duration) -> usize {
         let micros = |time: Duration| usize::try_from(time.as_micros()).unwrap_or(usize::MAX);
@@ -36,28 +45,43 @@ impl Pause {
     }
 }
 
-/// How long the pause after `last` is; none if what comes may be a list. `room` is what the kernel has
-/// for the connection, in bytes: the data and what is around it, usually up to three times as much.
-///
-/// A list fills what a server may send before it is read. So a quarter of the room is a list, and so
-/// are bytes that a longer pause has not brought more of: the server has stopped. Of what comes all
-/// the time, a pause is to bring half of that quarter. The kernel makes the room larger by what is
-/// read at once, and so the pauses longer.
-pub(super) fn next_pause(before: Option<Pause>, last: Pause, room: usize) -> Option<Duration> {
-    let many = MOST_BYTES.min(room / 4);
-    let has_stopped = before.is_some_and(|before| {
-        before.length < last.length
-            && before.bytes >= FEW_BYTES
-            && last.bytes < before.expects(last.length) * 2 / 3
-    });
-    if last.bytes >= many || has_stopped {
-        return None;
+/// The pauses of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Pauses {
+    /// The last one.
+    before: Option<Pause>,
+    /// How many of its length there were, one after the other.
+    alike: u32,
+}
+
+impl Pauses {
+    /// How long the pause after `last` is; none if what comes may be a list. `room` is what the kernel
+    /// has for the connection, in bytes: the data and what is around it, usually up to three times as
+    /// much.
+    ///
+    /// A list fills what a server may send before it is read. So a quarter of the room is a list. Of
+    /// what comes all the time, a pause is to bring half of that. The kernel makes the room larger by
+    /// what is read at once, and so the pauses longer.
+    ///
+    /// A kernel without memory for its connections lets a server send less, whatever the room. So a
+    /// pause is short from time to time, and a list is also what a longer one has not brought more of.
+    pub(super) fn next(&mut self, last: Pause, room: usize) -> Option<Duration> {
+        let before = self.before.replace(last);
+        let many = MOST_BYTES.min(room / 4);
+        if last.bytes >= many || before.is_some_and(|before| before.has_stopped_at(last)) {
+            return None;
+        }
+        let is_alike = before.is_some_and(|before| before.length == last.length);
+        self.alike = if is_alike { self.alike + 1 } else { 0 };
+        if self.alike >= PAUSES_ALIKE && last.bytes >= FEW_BYTES {
+            return Some(last.length / 2);
+        }
+        let fits = |pause: &Duration| last.expects(*pause) <= many / 2;
+        let longer = (2 * last.length).min(LONGEST_PAUSE);
+        let shorter = (last.length / 2).max(SHORTEST_PAUSE);
+        let lengths = [longer, last.length.max(SHORTEST_PAUSE)];
+        Some(lengths.into_iter().find(fits).unwrap_or(shorter))
     }
-    let fits = |pause: &Duration| last.expects(*pause) <= many / 2;
-    let longer = (2 * last.length).min(LONGEST_PAUSE);
-    let shorter = (last.length / 2).max(SHORTEST_PAUSE);
-    let lengths = [longer, last.length];
-    Some(lengths.into_iter().find(fits).unwrap_or(shorter))
 }
 
 /// What a connection has received lately, in rounds as long as the shortest pause.

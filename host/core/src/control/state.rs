@@ -6,12 +6,12 @@
 use std::time::Duration;
 
 use super::counts::StepCounts;
+use super::text::one_line;
 use crate::api::{
     CandidateStatus, ComparisonStatus, ControllerStatus, HumanDuration, LostStatus, RejectedStatus,
     RevisionStatus, StepConfig,
 };
 use crate::mutant::Mutant;
-use super::text::one_line;
 use crate::rollout::progress::{Step, StepObservation, StepWait};
 
 /// The remaining time of a step without an end.

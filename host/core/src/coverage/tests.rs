@@ -194,7 +194,7 @@ fn a_watch_has_to_catch_up_after_an_interruption() {
 
 /// What an operator reads of it must not change as often as the stream tries again.
 #[test]
-fn an_interruption_is_since_its_first_reason_until_the_watch_is_back() {
+fn an_interruption_has_its_start_and_its_cause_until_the_watch_is_back() {
     let mut bench = Bench::new(&[pods()], &[]);
     let segment = bench.segment(&pods());
     let interruption = |bench: &Bench| {
@@ -204,16 +204,23 @@ fn an_interruption_is_since_its_first_reason_until_the_watch_is_back() {
     assert_eq!(interruption(&bench), None);
     let begun = bench.now;
     bench.condition(&pods(), &interrupted());
-    let first = Some((begun, "a test".to_owned()));
-    bench.wait(30);
-    let reason = "another".to_owned();
-    bench.condition(&pods(), &Condition::Interrupted { reason });
-    assert_eq!(interruption(&bench), first);
+    let since_begun = |reason: &str| Some((begun, reason.to_owned()));
+    assert_eq!(interruption(&bench), since_begun("a test"));
+    for (reason, shown) in [
+        ("it ended after 3 s", "it ended after 3 s"),
+        ("it ended after 29 s", "it ended after 3 s"),
+        ("403: forbidden", "403: forbidden"),
+    ] {
+        bench.wait(30);
+        let reason = reason.to_owned();
+        bench.condition(&pods(), &Condition::Interrupted { reason });
+        assert_eq!(interruption(&bench), since_begun(shown));
+    }
     // Discovery says that it is served.
     bench.condition(&pods(), &Condition::NotServed);
-    assert_eq!(interruption(&bench), first);
+    assert_eq!(interruption(&bench), since_begun(NOT_SERVED));
     bench.coverage.note_restart(segment, bench.now);
-    assert_eq!(interruption(&bench), first);
+    assert_eq!(interruption(&bench), since_begun(NOT_SERVED));
     bench.condition(&pods(), &Condition::Synced);
     assert_eq!(interruption(&bench), None);
     bench.wait(5);

@@ -142,8 +142,10 @@ impl Streams {
         }
         let interruption = |(view, watch): (ViewId, &WatchSpec)| {
             let listed = store.segments_of(view).filter(|(_, ready)| *ready);
+            // The objects of a resource that is served no more may stay for hours.
+            let served = listed.filter(|(segment, _)| !self.coverage.is_unserved(*segment));
             let interruptions =
-                listed.map(|(segment, _)| Some((self.coverage.interruption(segment)?, segment)));
+                served.map(|(segment, _)| Some((self.coverage.interruption(segment)?, segment)));
             let interruptions: Vec<_> = interruptions.collect();
             let is_of_every = matches!(watch.source, Source::EveryDeletable(_));
             if is_of_every && interruptions.contains(&None) {

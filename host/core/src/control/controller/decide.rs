@@ -67,8 +67,9 @@ impl<G: Clone> Controller<G> {
         let is_held = rollout.paused || !is_current || may_not_write;
         let interrupted = seen.and_then(|seen| {
             let candidate = seen.candidate.as_ref();
-            let interrupted = candidate.and_then(|one| one.interrupted.as_ref());
-            let interrupted = seen.interrupted.as_ref().or(interrupted)?;
+            let candidate = candidate.and_then(|one| one.interrupted.as_ref());
+            let both = seen.interrupted.iter().chain(candidate);
+            let interrupted = both.min_by_key(|one| one.since)?;
             Some((interrupted.clone(), seen.now.instant))
         });
         let mut seen = self.seen_in_step(seen, candidate).cloned();

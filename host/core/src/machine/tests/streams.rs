@@ -98,6 +98,39 @@ fn a_watch_that_breaks_after_its_list_is_observed_until_it_is_back() {
     assert_eq!(observed(&bench), None);
 }
 
+/// A collector of garbage works without one resource of hundreds, and its rollouts with it.
+#[test]
+fn a_watch_of_everything_is_interrupted_if_all_of_it_is() {
+    let mut bench = Bench::new();
+    bench.discover(&["pods", "nodes"]);
+    let mut everything = manifest();
+    everything.watches[0].source = Source::EveryDeletable(vec![]);
+    bench.apply(vec![DesiredController {
+        stable: revision("one", everything),
+        ..desired("one", enforce())
+    }]);
+    bench.list("pods", &["a"]);
+    bench.list("nodes", &["b"]);
+    let observed = |bench: &Bench| {
+        let observed = &bench.machine.observe(bench.now, |_| true)["test"];
+        observed.interrupted.clone().map(|one| one.resource)
+    };
+    let interrupt = |bench: &mut Bench, plural| {
+        let reason = "refused".to_owned();
+        bench.update(plural, Update::Status(Condition::Interrupted { reason }));
+    };
+    interrupt(&mut bench, "nodes");
+    assert_eq!(observed(&bench), None);
+    interrupt(&mut bench, "pods");
+    assert!(observed(&bench).is_some());
+    bench.update("nodes", Update::Status(Condition::Synced));
+    assert_eq!(observed(&bench), None);
+    // What is served no more is no part of it.
+    bench.update("nodes", Update::Status(Condition::NotServed));
+    bench.discover(&["pods"]);
+    assert_eq!(observed(&bench).as_deref(), Some("v1/pods"));
+}
+
 #[test]
 fn a_discovery_that_fails_is_counted_for_every_controller() {
     let mut bench = Bench::running(&["a"]);
