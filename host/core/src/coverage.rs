@@ -78,9 +78,9 @@ impl Gap {
 
 /// Why a segment's objects may be as they were. A segment without one is up to date.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Trouble {
-    problem: StreamProblem,
-    /// When it began, and the first text of its present cause.
+struct Problem {
+    kind: StreamProblem,
+    /// When it started, and the first text of its present cause.
     since: Instant,
     reason: String,
 }
@@ -102,7 +102,7 @@ const REGISTRATIONS: (&str, &str) = ("apiregistration.k8s.io", "apiservices");
 /// The state from which coverage is derived.
 #[derive(Debug, Default)]
 pub struct Coverage {
-    troubles: BTreeMap<SegmentId, Trouble>,
+    problems: BTreeMap<SegmentId, Problem>,
     /// The number of complete discoveries in a row without the segment's resource.
     missing: BTreeMap<SegmentId, u32>,
     /// The names of all definitions so far.
@@ -126,28 +126,28 @@ type NameRef<'a> = (&'a str, &'a str);
 impl Coverage {
     /// The condition of a segment's stream changed.
     pub fn note_condition(&mut self, segment: SegmentId, condition: &Condition, now: Instant) {
-        let (problem, reason) = match condition {
+        let (kind, reason) = match condition {
             Condition::Interrupted { reason } => (StreamProblem::Interrupted, reason.as_str()),
             Condition::NotServed => (StreamProblem::NotServed, NOT_SERVED),
             Condition::Synced => {
-                if let Some(trouble) = self.troubles.get_mut(&segment) {
-                    trouble.problem = StreamProblem::CatchesUp(now);
+                if let Some(problem) = self.problems.get_mut(&segment) {
+                    problem.kind = StreamProblem::CatchesUp(now);
                 }
                 return;
             }
         };
-        let trouble = self.note_trouble(segment, reason, now);
-        trouble.problem = problem;
+        let problem = self.note_problem(segment, reason, now);
+        problem.kind = kind;
         // A stream that tries again has other numbers in its reason.
-        if cause_of(&trouble.reason) != cause_of(reason) {
-            reason.clone_into(&mut trouble.reason);
+        if cause_of(&problem.reason) != cause_of(reason) {
+            reason.clone_into(&mut problem.reason);
         }
     }
 
-    /// The trouble of a segment, which starts now unless it has one.
-    fn note_trouble(&mut self, segment: SegmentId, reason: &str, now: Instant) -> &mut Trouble {
-        self.troubles.entry(segment).or_insert_with(|| Trouble {
-            problem: StreamProblem::Interrupted,
+    /// The problem of a segment, which starts now unless it has one.
+    fn note_problem(&mut self, segment: SegmentId, reason: &str, now: Instant) -> &mut Problem {
+        self.problems.entry(segment).or_insert_with(|| Problem {
+            kind: StreamProblem::Interrupted,
             since: now,
             reason: reason.to_owned(),
         })
@@ -155,13 +155,13 @@ impl Coverage {
 
     /// A segment was listed completely.
     pub fn note_list(&mut self, segment: SegmentId) {
-        self.troubles.remove(&segment);
+        self.problems.remove(&segment);
     }
 
     /// The stream of a segment starts again: its objects are as old as the former
     /// stream.
     pub fn note_restart(&mut self, segment: SegmentId, now: Instant) {
-        self.note_trouble(segment, "its watch starts again", now);
+        self.note_problem(segment, "its watch starts again", now);
     }
 
     /// Handles the result of a discovery: the mapping, and the group versions that
@@ -196,27 +196,27 @@ impl Coverage {
     /// interrupted nor catching up after that.
     #[must_use]
     pub fn is_current(&self, segment: SegmentId) -> bool {
-        !self.troubles.contains_key(&segment)
+        !self.problems.contains_key(&segment)
     }
 
-    /// Whether it lacks any.
+    /// Whether any segment is not up to date.
     #[must_use]
-    pub fn has_troubles(&self) -> bool {
-        !self.troubles.is_empty()
+    pub fn has_problems(&self) -> bool {
+        !self.problems.is_empty()
     }
 
-    fn problem(&self, segment: SegmentId) -> Option<StreamProblem> {
-        Some(self.troubles.get(&segment)?.problem)
+    fn kind(&self, segment: SegmentId) -> Option<StreamProblem> {
+        Some(self.problems.get(&segment)?.kind)
     }
 
     /// Since when and why the cache does not show what happens to the objects of a segment, although
     /// discovery says that its resource is served.
     #[must_use]
     pub fn interruption(&self, segment: SegmentId) -> Option<(Instant, &str)> {
-        let trouble = self.troubles.get(&segment)?;
-        let is_back = matches!(trouble.problem, StreamProblem::CatchesUp(_));
+        let problem = self.problems.get(&segment)?;
+        let is_back = matches!(problem.kind, StreamProblem::CatchesUp(_));
         let is_interrupted = !is_back && !self.is_unserved(segment);
-        is_interrupted.then_some((trouble.since, trouble.reason.as_str()))
+        is_interrupted.then_some((problem.since, problem.reason.as_str()))
     }
 
     /// Whether discovery says that a segment's resource is not served any more.
@@ -229,19 +229,18 @@ impl Coverage {
     /// it is served.
     #[must_use]
     pub fn waits_in_vain(&self, segment: SegmentId) -> bool {
-        self.problem(segment) == Some(StreamProblem::NotServed)
-            && !self.missing.contains_key(&segment)
+        self.kind(segment) == Some(StreamProblem::NotServed) && !self.missing.contains_key(&segment)
     }
 
     /// Ends the catch-up of streams. Returns whether one has caught up. Call it about
     /// once a second.
     pub fn expire(&mut self, now: Instant) -> bool {
-        let before = self.troubles.len();
-        self.troubles.retain(|_, trouble| match trouble.problem {
+        let before = self.problems.len();
+        self.problems.retain(|_, problem| match problem.kind {
             StreamProblem::CatchesUp(since) => now.since(since) < CATCH_UP,
             StreamProblem::Interrupted | StreamProblem::NotServed => true,
         });
-        self.troubles.len() < before
+        self.problems.len() < before
     }
 
     /// Whether the API server serves a segment's resource no more, as far as discovery knows.
@@ -285,7 +284,7 @@ impl Coverage {
     /// Whether discovery, or the answer to a list, says that a segment's resource
     /// is not served.
     fn is_not_served(&self, segment: SegmentId) -> bool {
-        self.is_missing(segment) || self.problem(segment) == Some(StreamProblem::NotServed)
+        self.is_missing(segment) || self.kind(segment) == Some(StreamProblem::NotServed)
     }
 
     /// The resources of which a view may lack objects.
@@ -347,7 +346,7 @@ impl Coverage {
     /// Drops the state of removed segments and views.
     pub fn forget_all_but(&mut self, store: &Store) {
         let is_there = |segment: &SegmentId| store.segment_spec(*segment).is_some();
-        self.troubles.retain(|segment, _| is_there(segment));
+        self.problems.retain(|segment, _| is_there(segment));
         self.missing.retain(|segment, _| is_there(segment));
         self.deregistered.retain(|segment, _| is_there(segment));
         self.since
@@ -370,7 +369,7 @@ impl Coverage {
         if !ready {
             return Some(Gap::NotListed);
         }
-        let is_behind = self.troubles.contains_key(&segment);
+        let is_behind = self.problems.contains_key(&segment);
         is_behind.then_some(Gap::Interrupted)
     }
 
@@ -400,7 +399,7 @@ impl Coverage {
         let mut segments = store.segments_of(view);
         let (segment, _) = segments.find(|(segment, ready)| {
             *ready
-                && !self.troubles.contains_key(segment)
+                && !self.problems.contains_key(segment)
                 && !self.is_missing(*segment)
                 && store
                     .segment_spec(*segment)

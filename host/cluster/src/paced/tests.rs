@@ -205,8 +205,9 @@ fn a_server_that_sends_no_more_in_a_longer_pause_has_stopped() {
     assert_eq!(pauses(SHORTEST_PAUSE, stopped_at(6 << 10)), 2);
     for bytes in [6 << 10, 12 << 10, 20 << 10, 30 << 10] {
         for first in [SHORTEST_PAUSE, 2 * SHORTEST_PAUSE, LONGEST_PAUSE] {
+            // Twenty of each length, and one that is short.
             let pauses = pauses(first, stopped_at(bytes));
-            assert!(pauses < 30, "{first:?}, {bytes}: {pauses}");
+            assert!(pauses <= 65, "{first:?}, {bytes}: {pauses}");
         }
     }
     for kilobytes_a_second in [50, 150, 300, 1_000] {

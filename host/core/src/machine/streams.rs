@@ -137,7 +137,7 @@ impl Streams {
         store: &Store,
         watches: impl Iterator<Item = (ViewId, &'w WatchSpec)>,
     ) -> Option<InterruptedResource> {
-        if !self.coverage.has_troubles() {
+        if !self.coverage.has_problems() {
             return None;
         }
         let interruption = |(view, watch): (ViewId, &WatchSpec)| {
