@@ -28,8 +28,6 @@ pub(crate) const CATCH_UP: Duration = Duration::from_secs(2);
 /// How long the `APIService` must be deleted before its resources count as gone.
 const DEREGISTERED: Duration = Duration::from_hours(6);
 
-const NOT_SERVED: &str = "the API server does not serve it";
-
 /// The number of complete discoveries in a row without a resource after which it counts
 /// as not served. One alone can be a short failure of an aggregated API server.
 const MISSING_TWICE: u32 = 2;
@@ -126,18 +124,18 @@ type NameRef<'a> = (&'a str, &'a str);
 impl Coverage {
     /// The condition of a segment's stream changed.
     pub fn note_condition(&mut self, segment: SegmentId, condition: &Condition, now: Instant) {
-        let (kind, reason) = match condition {
-            Condition::Interrupted { reason } => (StreamProblem::Interrupted, reason.as_str()),
-            Condition::NotServed => (StreamProblem::NotServed, NOT_SERVED),
-            Condition::Synced => {
-                if let Some(problem) = self.problems.get_mut(&segment) {
-                    problem.kind = StreamProblem::CatchesUp(now);
-                }
-                return;
+        let Some(reason) = condition.hindrance() else {
+            if let Some(problem) = self.problems.get_mut(&segment) {
+                problem.kind = StreamProblem::CatchesUp(now);
             }
+            return;
         };
         let problem = self.note_problem(segment, reason, now);
-        problem.kind = kind;
+        problem.kind = if *condition == Condition::NotServed {
+            StreamProblem::NotServed
+        } else {
+            StreamProblem::Interrupted
+        };
         // A stream that tries again has other numbers in its reason.
         if cause_of(&problem.reason) != cause_of(reason) {
             reason.clone_into(&mut problem.reason);

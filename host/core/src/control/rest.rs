@@ -87,8 +87,7 @@ fn is_same(before: Option<&Observation>, now: Option<&Observation>) -> bool {
         && *complete == now.complete
         && *interrupted == now.interrupted
         // It is reported after a while.
-        && is_interruption_reported(now) != Some(false)
-        && is_interruption_reported(before) == is_interruption_reported(now)
+        && interrupted.as_ref().is_none_or(|one| one.is_reported(before.now.instant))
         && *circuit_open == now.circuit_open
         && *refused == now.refused
         && *deferred_deletions == now.deferred_deletions
@@ -98,9 +97,4 @@ fn is_same(before: Option<&Observation>, now: Option<&Observation>) -> bool {
         && *reports == now.reports
         && *forbidden == now.forbidden
         && *cluster == now.cluster
-}
-
-fn is_interruption_reported(seen: &Observation) -> Option<bool> {
-    let interrupted = seen.interrupted.as_ref()?;
-    Some(interrupted.is_reported(seen.now.instant))
 }

@@ -218,9 +218,15 @@ fn an_interruption_has_its_start_and_its_cause_until_the_watch_is_back() {
     }
     // Discovery says that it is served.
     bench.condition(&pods(), &Condition::NotServed);
-    assert_eq!(interruption(&bench), since_begun(NOT_SERVED));
+    assert_eq!(
+        interruption(&bench),
+        since_begun("the API server does not serve it")
+    );
     bench.coverage.note_restart(segment, bench.now);
-    assert_eq!(interruption(&bench), since_begun(NOT_SERVED));
+    assert_eq!(
+        interruption(&bench),
+        since_begun("the API server does not serve it")
+    );
     bench.condition(&pods(), &Condition::Synced);
     assert_eq!(interruption(&bench), None);
     bench.wait(5);

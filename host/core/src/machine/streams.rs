@@ -75,17 +75,13 @@ impl Streams {
 
     /// Records why a stream does not deliver objects.
     pub(super) fn note_hindrance(&mut self, stream: StreamId, condition: &Condition) {
-        let hindrance = match condition {
-            Condition::Synced => {
-                self.synced.insert(stream);
-                self.hindrances.remove(&stream);
-                return;
-            }
-            Condition::NotServed => "the API server does not serve it".to_owned(),
-            Condition::Interrupted { reason } => reason.clone(),
-        };
-        self.synced.remove(&stream);
-        self.hindrances.insert(stream, hindrance);
+        if let Some(hindrance) = condition.hindrance() {
+            self.synced.remove(&stream);
+            self.hindrances.insert(stream, hindrance.to_owned());
+        } else {
+            self.synced.insert(stream);
+            self.hindrances.remove(&stream);
+        }
     }
 
     /// Whether the cache holds a complete list of each resource that streams fill: of all that is

@@ -121,6 +121,18 @@ pub enum Condition {
     NotServed,
 }
 
+impl Condition {
+    /// Why changes do not arrive; none if they do.
+    #[must_use]
+    pub fn hindrance(&self) -> Option<&str> {
+        match self {
+            Self::Synced => None,
+            Self::Interrupted { reason } => Some(reason),
+            Self::NotServed => Some("the API server does not serve it"),
+        }
+    }
+}
+
 /// An output of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
