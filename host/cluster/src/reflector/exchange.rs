@@ -88,12 +88,11 @@ impl Exchange {
                 Err(error) => Answer::Interrupted(error.into()),
             },
             Self::Streaming(body, frames) => match body.frame().await {
-                Some(Ok(chunk)) => {
-                    if let Some(bytes) = chunk.data_ref() {
-                        frames.push(bytes);
-                    }
-                    events(frames, projector)
-                }
+                Some(Ok(chunk)) => match chunk.into_data() {
+                    Ok(received) => events(received, frames, projector),
+                    // Trailers.
+                    Err(_) => Answer::Events(Vec::new()),
+                },
                 Some(Err(error)) => Answer::lost(format!("the watch broke off: {}", chain(&error))),
                 None if frames.is_at_boundary() => Answer::End,
                 None => Answer::lost("the watch broke off within an event".to_owned()),
@@ -102,10 +101,10 @@ impl Exchange {
     }
 }
 
-fn events(frames: &mut Frames, projector: &mut Projector) -> Answer {
+fn events(mut received: Bytes, frames: &mut Frames, projector: &mut Projector) -> Answer {
     let mut events = Vec::new();
     loop {
-        match frames.next() {
+        match frames.next(&mut received) {
             Ok(None) => return Answer::Events(events),
             Ok(Some(frame)) => match projector.event(&frame) {
                 Ok(event) => events.push(event),

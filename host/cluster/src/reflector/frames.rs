@@ -1,14 +1,14 @@
 //! Splits a stream of bytes into frames, one per line.
 
+use std::mem;
+
 use bytes::{Buf as _, Bytes, BytesMut};
 use memchr::memchr;
 
-/// The bytes of a stream that are not a whole frame yet.
+/// The start of a frame whose end has not come yet.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     rest: BytesMut,
-    /// How far `rest` was searched for the end of its line.
-    searched: usize,
 }
 
 /// A frame that is longer than allowed.
@@ -20,26 +20,26 @@ impl Frames {
     /// JSON and managed fields make them longer.
     pub(super) const LONGEST: usize = 32 << 20;
 
-    /// Adds bytes of the stream.
-    pub(super) fn push(&mut self, bytes: &[u8]) {
-        self.rest.extend_from_slice(bytes);
-    }
-
-    /// The next whole frame, if there is one. Blank lines are skipped.
-    pub(super) fn next(&mut self) -> Result<Option<Bytes>, FrameTooLong> {
+    /// Takes the next whole frame from what was received. None once only the start of a frame is left,
+    /// which is kept for the next call. Blank lines are skipped. A frame that was received in one piece
+    /// is not copied.
+    pub(super) fn next(&mut self, received: &mut Bytes) -> Result<Option<Bytes>, FrameTooLong> {
         loop {
-            let unsearched = self.rest.get(self.searched..).unwrap_or_default();
-            let Some(end) = memchr(b'\n', unsearched) else {
-                self.searched = self.rest.len();
-                return if self.searched > Self::LONGEST {
+            let Some(end) = memchr(b'\n', received) else {
+                self.rest.extend_from_slice(received);
+                received.clear();
+                return if self.rest.len() > Self::LONGEST {
                     Err(FrameTooLong)
                 } else {
                     Ok(None)
                 };
             };
-            let frame = self.rest.split_to(self.searched + end).freeze();
-            self.rest.advance(1);
-            self.searched = 0;
+            let mut frame = received.split_to(end);
+            received.advance(1);
+            if !self.rest.is_empty() {
+                self.rest.extend_from_slice(&frame);
+                frame = mem::take(&mut self.rest).freeze();
+            }
             if !frame.trim_ascii().is_empty() {
                 return Ok(Some(frame));
             }
@@ -56,8 +56,9 @@ impl Frames {
 mod tests {
     use super::*;
 
-    fn frames(frames: &mut Frames) -> Vec<String> {
-        std::iter::from_fn(|| frames.next().unwrap())
+    fn frames(frames: &mut Frames, bytes: &[u8]) -> Vec<String> {
+        let mut received = Bytes::copy_from_slice(bytes);
+        std::iter::from_fn(|| frames.next(&mut received).unwrap())
             .map(|frame| String::from_utf8(frame.to_vec()).unwrap())
             .collect()
     }
@@ -65,17 +66,15 @@ mod tests {
     #[test]
     fn frames_come_out_whole_however_the_bytes_are_cut() {
         let text = b"{\"a\":1}\n\n{\"b\":2}\r\n{\"c\"";
-        for size in 1..text.len() {
+        for size in 1..=text.len() {
             let mut cut = Frames::default();
             let mut found = Vec::new();
             for chunk in text.chunks(size) {
-                cut.push(chunk);
-                found.extend(frames(&mut cut));
+                found.extend(frames(&mut cut, chunk));
             }
             assert_eq!(found, ["{\"a\":1}", "{\"b\":2}\r"], "chunks of {size}");
             assert!(!cut.is_at_boundary());
-            cut.push(b":3}\n");
-            assert_eq!(frames(&mut cut), ["{\"c\":3}"]);
+            assert_eq!(frames(&mut cut, b":3}\n"), ["{\"c\":3}"]);
             assert!(cut.is_at_boundary());
         }
     }
@@ -83,9 +82,9 @@ mod tests {
     #[test]
     fn a_frame_without_an_end_is_bounded() {
         let mut cut = Frames::default();
-        cut.push(&vec![b'x'; Frames::LONGEST]);
-        assert_eq!(cut.next(), Ok(None));
-        cut.push(b"x");
-        assert_eq!(cut.next(), Err(FrameTooLong));
+        let longest = Bytes::from(vec![b'x'; Frames::LONGEST]);
+        assert_eq!(cut.next(&mut longest.clone()), Ok(None));
+        let more = cut.next(&mut Bytes::from_static(b"x"));
+        assert_eq!(more, Err(FrameTooLong));
     }
 }

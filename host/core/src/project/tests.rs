@@ -148,11 +148,23 @@ proptest! {
     }
 
     #[test]
-    fn no_text_is_too_broken_for_an_error(json in ".{0,60}", keep in fields()) {
+    fn no_text_is_too_broken_for_an_error(
+        parts in prop::collection::vec(
+            prop_oneof![
+                r#"[{}\[\]:,"\\u1]{1,3}"#.prop_map(String::into_bytes),
+                r#""(metadata|name|uid|object|type)":"#.prop_map(String::into_bytes),
+                prop::collection::vec(any::<u8>(), 0..4),
+                Just(br#"{"metadata":{"name":"a""#.to_vec()),
+            ],
+            0..20,
+        ),
+        keep in fields(),
+    ) {
+        let json = parts.concat();
         let mut projector = Projector::new(keep);
-        let _ = projector.object(json.as_bytes());
-        let _ = projector.event(json.as_bytes());
-        prop_assert!(projector.list(json.as_bytes()).is_err());
+        let _ = projector.object(&json);
+        let _ = projector.event(&json);
+        prop_assert!(projector.list(&json).is_err());
     }
 }
 
@@ -253,6 +265,7 @@ fn an_object_with_two_names_is_refused() {
     for (object, field) in [
         (r#"{"metadata":{"name":"a","name":"b"}}"#, "name"),
         (r#"{"metadata":{"name":"a","uid":"1","uid":"2"}}"#, "uid"),
+        (r#"{"metadata":{"name":"a","na\u006de":"b"}}"#, "name"),
         // An empty one is one: a guest would read the first.
         (r#"{"metadata":{"name":"","name":"b"}}"#, "name"),
         (
@@ -271,6 +284,20 @@ fn an_object_with_two_names_is_refused() {
             "{text}"
         );
     }
+}
+
+#[test]
+fn the_name_of_a_field_is_checked_if_it_is_kept() {
+    let object =
+        b"{\"\xff\":1,\"metadata\":{\"na\\u006de\":\"a\",\"u\xffid\":\"1\"},\"spec\":{\"x\":1}}";
+    let kept = Projector::new(tree(&["spec"])).object(object).unwrap();
+    assert_eq!(
+        decode(&kept.data),
+        json!({"metadata": {"name": "a"}, "spec": {"x": 1}})
+    );
+    let error = Projector::verbatim().object(object).unwrap_err();
+    let text = crate::failure::chain(&error);
+    assert!(text.contains("invalid utf-8"), "{text}");
 }
 
 #[test]

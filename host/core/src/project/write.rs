@@ -282,7 +282,7 @@ enum Part {
 }
 
 /// Looks up the name of a field, and writes it unless the field is skipped. The map
-/// removes a field of which nothing is written.
+/// removes a field of which nothing is written. That a name is UTF-8 is checked if it is written.
 struct Key<'a, 'b> {
     place: Place,
     keep: &'a FieldTree,
@@ -290,17 +290,17 @@ struct Key<'a, 'b> {
 }
 
 impl<'a> Key<'a, '_> {
-    fn field(&self, name: &str) -> Field<'a> {
+    fn field(&self, name: &[u8]) -> Field<'a> {
         match (self.place, name) {
-            (Place::Object, "metadata") => {
-                Field::Metadata(self.keep.field(name).unwrap_or(&NOTHING))
+            (Place::Object, b"metadata") => {
+                Field::Metadata(self.keep.named(name).unwrap_or(&NOTHING))
             }
-            (Place::Metadata, "name") => Field::Identity(Part::Name),
-            (Place::Metadata, "namespace") => Field::Identity(Part::Namespace),
-            (Place::Metadata, "uid") => Field::Identity(Part::Uid),
-            (Place::Metadata, "resourceVersion") => Field::Version,
-            (Place::Metadata, "managedFields") if *self.keep == FieldTree::All => Field::Skip,
-            _ => self.keep.field(name).map_or(Field::Skip, Field::Keep),
+            (Place::Metadata, b"name") => Field::Identity(Part::Name),
+            (Place::Metadata, b"namespace") => Field::Identity(Part::Namespace),
+            (Place::Metadata, b"uid") => Field::Identity(Part::Uid),
+            (Place::Metadata, b"resourceVersion") => Field::Version,
+            (Place::Metadata, b"managedFields") if *self.keep == FieldTree::All => Field::Skip,
+            _ => self.keep.named(name).map_or(Field::Skip, Field::Keep),
         }
     }
 }
@@ -309,7 +309,7 @@ impl<'de, 'a> DeserializeSeed<'de> for Key<'a, '_> {
     type Value = Field<'a>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Field<'a>, D::Error> {
-        deserializer.deserialize_str(self)
+        deserializer.deserialize_bytes(self)
     }
 }
 
@@ -321,8 +321,13 @@ impl<'a> Visitor<'_> for Key<'a, '_> {
     }
 
     fn visit_str<E: Error>(self, name: &str) -> Result<Field<'a>, E> {
+        self.visit_bytes(name.as_bytes())
+    }
+
+    fn visit_bytes<E: Error>(self, name: &[u8]) -> Result<Field<'a>, E> {
         let field = self.field(name);
         if !matches!(field, Field::Skip | Field::Version) {
+            let name = str::from_utf8(name).map_err(E::custom)?;
             rmp::encode::write_str(self.buffer, name).map_err(E::custom)?;
         }
         Ok(field)

@@ -4,7 +4,7 @@
 //! purposes check what they skip; this one only looks for its end ([`skip`]), 64 bytes at a
 //! time. What is skipped is therefore not checked, except that its strings and its brackets
 //! end. What is read is checked as by `serde_json`, which reads the numbers and the strings
-//! with escapes.
+//! with escapes; but of bytes, it is for their visitor to check that they are UTF-8.
 
 mod skip;
 
@@ -79,6 +79,7 @@ struct Reader<'de> {
 }
 
 impl<'de> Reader<'de> {
+    #[cold]
     fn error(&self, reason: &str) -> ReadError {
         let reason = if self.at < self.json.len() {
             reason.into()
@@ -101,11 +102,21 @@ impl<'de> Reader<'de> {
         }
     }
 
+    #[inline]
     fn expect(&mut self, byte: u8, what: &str) -> Result<(), ReadError> {
         if self.peek() != Some(byte) {
             return Err(self.error(what));
         }
         self.at += 1;
+        Ok(())
+    }
+
+    /// The next byte has to be a quote, which stays.
+    #[inline]
+    fn expect_quote(&mut self) -> Result<(), ReadError> {
+        if self.peek() != Some(b'"') {
+            return Err(self.error("there should be a string"));
+        }
         Ok(())
     }
 
@@ -149,19 +160,25 @@ impl<'de> Reader<'de> {
         self.take(Some(self.at + len), "")
     }
 
-    /// A string, without a copy if it has no escapes.
+    /// Goes behind a string, whose quote is next, and returns its bytes; none if it has escapes, or is
+    /// no string. Then the place is the same.
+    fn plain(&mut self) -> Option<&'de [u8]> {
+        let start = self.at + 1;
+        let end = skip::plain_text(self.json, start)?;
+        let plain = self.json.get(start..end - 1)?;
+        self.at = end;
+        Some(plain)
+    }
+
+    /// A string, whose quote is next, without a copy if it has no escapes.
     fn text(&mut self) -> Result<Cow<'de, str>, ReadError> {
-        if self.peek() != Some(b'"') {
-            return Err(self.error("there should be a string"));
-        }
         let start = self.at;
-        if let Some(end) = skip::plain_text(self.json, start + 1)
-            && let Some(plain) = self.json.get(start + 1..end - 1)
+        if let Some(plain) = self.plain()
             && let Ok(text) = std::str::from_utf8(plain)
         {
-            self.at = end;
             return Ok(Cow::Borrowed(text));
         }
+        self.at = start;
         let end = skip::text(self.json, start + 1);
         let quoted = self.take(end, "a string has no end")?;
         serde_json::from_slice(quoted)
@@ -234,11 +251,8 @@ impl<'de> de::MapAccess<'de> for Elements<'_, 'de> {
         if !self.reader.next(self.container)? {
             return Ok(None);
         }
-        match self.reader.text()? {
-            Cow::Borrowed(key) => seed.deserialize(BorrowedStrDeserializer::new(key)),
-            Cow::Owned(key) => seed.deserialize(StringDeserializer::new(key)),
-        }
-        .map(Some)
+        self.reader.expect_quote()?;
+        seed.deserialize(&mut *self.reader).map(Some)
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, ReadError> {
@@ -290,6 +304,16 @@ impl<'de> de::Deserializer<'de> for &mut Reader<'de> {
         }
     }
 
+    /// Bytes that may not be UTF-8; text if the string has escapes.
+    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        if self.peek() == Some(b'"')
+            && let Some(plain) = self.plain()
+        {
+            return visitor.visit_borrowed_bytes(plain);
+        }
+        self.deserialize_any(visitor)
+    }
+
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         self.skip()?;
         visitor.visit_unit()
@@ -317,11 +341,15 @@ impl<'de> de::Deserializer<'de> for &mut Reader<'de> {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, ReadError> {
-        visitor.visit_enum(StringDeserializer::new(self.text()?.into_owned()))
+        self.expect_quote()?;
+        match self.text()? {
+            Cow::Borrowed(name) => visitor.visit_enum(BorrowedStrDeserializer::new(name)),
+            Cow::Owned(name) => visitor.visit_enum(StringDeserializer::new(name)),
+        }
     }
 
     forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string byte_buf
         unit unit_struct seq tuple tuple_struct map struct identifier
     }
 }

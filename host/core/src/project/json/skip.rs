@@ -29,11 +29,17 @@ pub(super) fn container(json: &[u8], start: usize) -> Option<usize> {
         // becomes one of them.
         let opening = places(block, |lane| (lane | splat(0x20)).cmp_eq(splat(b'{'))) & !inside;
         let closing = places(block, |lane| (lane | splat(0x20)).cmp_eq(splat(b'}'))) & !inside;
+        // An empty container, as most are of the managed fields of an object, changes no depth.
+        let empty = opening & closing >> 1;
+        let (opening, closing) = (opening & !empty, closing & !(empty << 1));
         if opening | closing != 0 {
-            if let Some(place) = last_closing(opening, closing, depth) {
+            let closed = closing.count_ones();
+            if closed >= depth
+                && let Some(place) = last_closing(opening, closing, depth)
+            {
                 return Some(at + place + 1).filter(|end| *end <= json.len());
             }
-            depth = depth + opening.count_ones() - closing.count_ones();
+            depth = depth + opening.count_ones() - closed;
         }
         at += BLOCK;
     }
@@ -78,19 +84,19 @@ pub(super) fn plain_text(json: &[u8], start: usize) -> Option<usize> {
 }
 
 /// The place of the bracket that closes the outermost container, if it is in this block.
-fn last_closing(opening: u64, mut closing: u64, depth: u32) -> Option<usize> {
-    if closing.count_ones() < depth {
-        return None;
-    }
-    let mut closed = 0;
-    while closing != 0 {
-        let place = closing.trailing_zeros();
-        closed += 1;
-        let before = (1 << place) - 1;
-        if depth + (opening & before).count_ones() == closed {
+fn last_closing(opening: u64, closing: u64, mut depth: u32) -> Option<usize> {
+    let mut brackets = opening | closing;
+    while brackets != 0 {
+        let place = brackets.trailing_zeros();
+        if opening >> place & 1 == 1 {
+            depth += 1;
+        } else {
+            depth -= 1;
+        }
+        if depth == 0 {
             return Some(place as usize);
         }
-        closing &= closing - 1;
+        brackets &= brackets - 1;
     }
     None
 }
@@ -108,17 +114,21 @@ impl Strings {
     /// The bytes of strings: with their opening quotes, without the closing ones.
     fn inside(&mut self, block: &[u8; BLOCK]) -> u64 {
         let quotes = places(block, |lane| lane.cmp_eq(splat(b'"')));
-        let backslashes = places(block, |lane| lane.cmp_eq(splat(b'\\')));
-        let quotes = quotes & !self.escaped(backslashes);
+        let quotes = quotes & !self.escaped(block);
         let inside = parity(quotes) ^ self.is_open;
         self.is_open = 0_u64.wrapping_sub(inside >> 63);
         inside
     }
 
     /// The bytes behind a backslash that is not escaped itself. Rare, hence one by one.
-    fn escaped(&mut self, mut backslashes: u64) -> u64 {
+    fn escaped(&mut self, block: &[u8; BLOCK]) -> u64 {
+        let is_backslash = |lane: u8x16| lane.cmp_eq(splat(b'\\'));
         let mut escaped = self.is_escaped;
-        backslashes &= !escaped;
+        if !has(block, is_backslash) {
+            self.is_escaped = 0;
+            return escaped;
+        }
+        let mut backslashes = places(block, is_backslash) & !escaped;
         self.is_escaped = 0;
         while backslashes != 0 {
             let place = backslashes.trailing_zeros();
@@ -148,6 +158,13 @@ fn places(block: &[u8; BLOCK], test: impl Fn(u8x16) -> u8x16) -> u64 {
         let found = test(u8x16::new(*lane)).move_mask().cast_unsigned();
         places << LANES | u64::from(found)
     })
+}
+
+/// Whether a block has a byte of which all bits of its test are ones.
+fn has(block: &[u8; BLOCK], test: impl Fn(u8x16) -> u8x16) -> bool {
+    let (lanes, _) = block.as_chunks::<LANES>();
+    let lanes = lanes.iter().map(|lane| test(u8x16::new(*lane)));
+    lanes.fold(splat(0), |found, lane| found | lane).move_mask() != 0
 }
 
 fn splat(byte: u8) -> u8x16 {
