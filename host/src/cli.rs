@@ -180,8 +180,10 @@ pub struct GuestArguments {
     pub(crate) engine: EngineArguments,
 }
 
-/// `davit run`
+/// `davit run`. Of an option that is there twice, the last counts: a chart adds its own behind those of
+/// the Deployment.
 #[derive(Debug, Args)]
+#[command(args_override_self = true)]
 pub struct RunArguments {
     /// Configuration file (YAML). The host reloads a changed file without a
     /// restart. Without `controllers` in it, or without a file, the host runs

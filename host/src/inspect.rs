@@ -4,7 +4,7 @@ mod subject;
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use davit_core::grant::Permissions;
 use davit_core::manifest::{
     IndexFilter, IndexSpec, Manifest, MetricKind, Source, Trigger, TriggerCondition, TriggerKey,
@@ -59,9 +59,15 @@ pub async fn run(arguments: InspectArguments) -> Result<()> {
 /// The roles that a controller of this guest needs, for `kubectl apply`.
 fn print_roles(manifest: &Manifest, subject: &Subject, arguments: &InspectArguments) -> Result<()> {
     let name = arguments.name.as_ref().or(subject.name.as_ref());
+    let name = name.unwrap_or(&manifest.name);
+    ensure!(
+        !rbac::RESERVED.contains(&name.as_str()),
+        "the roles of a controller {name} would replace davit-{name}, a role of Davit itself: give the \
+         controller another name"
+    );
     let account = arguments.service_account.as_ref();
     let accounts = Accounts {
-        controller: name.unwrap_or(&manifest.name),
+        controller: name,
         namespace: &arguments.namespace.namespace,
         davit: rbac::DAVIT,
         own: account.or(subject.account.as_ref()).map(String::as_str),

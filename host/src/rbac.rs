@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 /// Davit's own ServiceAccount, as `deploy/base` names it.
 pub const DAVIT: &str = "davit";
 
+/// The controllers whose roles would have the names of Davit's own, as `deploy/` has them.
+pub const RESERVED: [&str; 3] = ["operator", "prometheus", "viewer"];
+
 const VERSION: &str = "rbac.authorization.k8s.io/v1";
 
 /// The order in which verbs are written.

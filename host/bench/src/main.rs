@@ -36,7 +36,8 @@ struct Arguments {
     #[arg(long, default_value = "target/bench.json")]
     output: PathBuf,
     /// Writes to this API server instead of one in memory: to pods of a namespace
-    /// `davit-bench`, and 60 nodes of its own.
+    /// `davit-bench`, and 60 nodes of its own. Its controllers enforce in all of the cluster: it is
+    /// refused if it has other pods or nodes, and kube-controller-manager has to be stopped.
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
     /// Draws what was measured at several sizes into SVG files of this directory.

@@ -387,6 +387,29 @@ fn roles(guest: &str, arguments: &[&str]) -> String {
     output.out
 }
 
+/// It would replace Davit's own roles, with their bindings.
+#[test]
+fn the_roles_of_a_controller_never_have_the_names_of_davits_own() {
+    let own = ["base", "components/monitoring"].map(|part| {
+        let text = std::fs::read_to_string(deploy(&format!("{part}/rbac.yaml"))).unwrap();
+        serde_saphyr::from_multiple::<Value>(&text).unwrap()
+    });
+    let names = own.iter().flatten().filter_map(|role| {
+        let name = role["metadata"]["name"].as_str()?;
+        name.strip_prefix("davit-")
+    });
+    let names: BTreeSet<&str> = names.collect();
+    assert_eq!(names, davit::rbac::RESERVED.into());
+    for name in names {
+        let mut command = davit();
+        command.arg("inspect").arg(guests().join("podgc.wasm"));
+        let output = command.args(["--rbac", "--name", name]).output().unwrap();
+        let output = CommandOutput::from(output);
+        assert_ne!(output.code, 0, "{output:?}");
+        assert!(output.err.contains(&format!("davit-{name}")), "{output:?}");
+    }
+}
+
 /// The shipped roles grant the permissions that the guests declare, and no others.
 #[test]
 fn the_shipped_roles_are_what_inspect_prints() {

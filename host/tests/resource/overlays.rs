@@ -23,6 +23,8 @@ const REPLICATED: [&str; 5] = [
 ];
 /// The overlays with one.
 const SINGLE: [&str; 2] = ["overlays/single", "overlays/file"];
+/// Those whose cache is on a claim.
+const CACHED: [&str; 2] = ["overlays/cache", "overlays/file"];
 /// What a pod may mount under the pod security level `restricted`.
 const VOLUMES: [&str; 4] = ["configMap", "emptyDir", "persistentVolumeClaim", "secret"];
 
@@ -66,10 +68,16 @@ impl Rendered {
 
     /// The arguments of the program, as it reads them.
     fn arguments(&self) -> RunArguments {
+        self.arguments_with(&[])
+    }
+
+    /// The same with more behind them, as the chart adds them.
+    fn arguments_with(&self, more: &[&'static str]) -> RunArguments {
         let container = &self.pod()["containers"][0];
         let arguments = container["args"].as_array().unwrap().iter();
         let arguments = arguments.map(|one| one.as_str().unwrap());
-        let all = ["davit"].into_iter().chain(arguments);
+        let more = more.iter().copied();
+        let all = ["davit"].into_iter().chain(arguments).chain(more);
         match Arguments::try_parse_from(all).unwrap().command {
             DavitCommand::Run(run) => *run,
             _ => panic!("the container runs another command"),
@@ -263,18 +271,30 @@ fn an_overlay_does_not_move_the_roles_of_other_namespaces() {
     assert_eq!(namespaces, expected.map(str::to_owned).into());
 }
 
+/// The cache has the records of the rollouts of a file: a new pod would run a candidate at once.
 #[test]
-fn the_replicas_share_the_volume_of_the_cache() {
-    let Some(rendered) = Rendered::overlay("overlays/cache") else {
-        return;
-    };
-    let claim = rendered.one("PersistentVolumeClaim");
-    assert_eq!(claim["spec"]["accessModes"], json!(["ReadWriteMany"]));
-    let volumes = rendered.pod()["volumes"].as_array().unwrap();
-    let cache = volumes.iter().find(|volume| volume["name"] == "cache");
-    let source = json!({"claimName": claim["metadata"]["name"]});
-    let expected = json!({"name": "cache", "persistentVolumeClaim": source});
-    assert_eq!(cache, Some(&expected));
+fn the_cache_is_on_a_volume_for_all_replicas_or_for_the_only_one() {
+    for (overlay, mode) in [
+        ("overlays/cache", "ReadWriteMany"),
+        ("overlays/file", "ReadWriteOnce"),
+    ] {
+        let Some(rendered) = Rendered::overlay(overlay) else {
+            return;
+        };
+        let claim = rendered.one("PersistentVolumeClaim");
+        assert_eq!(claim["spec"]["accessModes"], json!([mode]), "{overlay}");
+        let volumes = rendered.pod()["volumes"].as_array().unwrap();
+        let cache = volumes.iter().find(|volume| volume["name"] == "cache");
+        let source = json!({"claimName": claim["metadata"]["name"]});
+        let expected = json!({"name": "cache", "persistentVolumeClaim": source});
+        assert_eq!(cache, Some(&expected), "{overlay}");
+        let container = &rendered.pod()["containers"][0];
+        let arguments = container["args"].as_array().unwrap();
+        assert!(arguments.contains(&json!("--cache=/var/cache/davit/modules")));
+        let mounts = container["volumeMounts"].as_array().unwrap();
+        let mount = json!({"name": "cache", "mountPath": "/var/cache/davit"});
+        assert!(mounts.contains(&mount), "{overlay}");
+    }
 }
 
 #[test]
@@ -295,6 +315,17 @@ fn each_replica_records_its_journal_on_a_volume_of_its_own() {
     let limit = &volume.unwrap()["emptyDir"]["sizeLimit"];
     // The segment that is written is never removed, and comes on top.
     assert_eq!((limit, journal.max_bytes), (&json!("2Gi"), 1 << 30));
+}
+
+/// The chart has no other way to change an option of the Deployment.
+#[test]
+fn of_an_option_that_is_there_twice_the_last_counts() {
+    let Some(rendered) = Rendered::overlay("overlays/journal") else {
+        return;
+    };
+    let arguments = rendered.arguments_with(&["--journal-max-mib=4096", "--log-format=text"]);
+    let journal = davit::journal_settings::settings(&arguments.journal, &JournalConfig::default());
+    assert_eq!(journal.unwrap().unwrap().max_bytes, 4 << 30);
 }
 
 #[test]
@@ -328,7 +359,7 @@ fn every_component_fits_every_overlay() {
         // These are what the overlays themselves consist of.
         fitting.retain(|component| match component.as_str() {
             "components/single-replica" => !SINGLE.contains(&overlay.as_str()),
-            "components/cache-volume" => overlay != "overlays/cache",
+            "components/cache-volume" => !CACHED.contains(&overlay.as_str()),
             "components/journal" => overlay != "overlays/journal",
             _ => true,
         });

@@ -12,6 +12,8 @@ use anyhow::{Context as _, Result, ensure};
 
 const NAMESPACE: &str = "davit-system";
 const RESOURCES: &str = "        resources:\n";
+/// What two hosts may not run with.
+const SINGLE: &str = "        - --single\n";
 
 /// Renders an overlay and writes its chart into a directory, which is replaced.
 pub(crate) fn write(workspace: &Path, overlay: &Path, directory: &Path) -> Result<()> {
@@ -54,10 +56,12 @@ impl Chart {
         let mut templates: String = documents().filter(|one| !is_definition(one)).collect();
         let mut values = String::from("# The namespace of every object.\n");
         writeln!(values, "namespace: {NAMESPACE}")?;
-        templates = templates.replace(NAMESPACE, "{{ .Values.namespace }}");
-        for (field, name) in [("        image: ", "image"), ("  replicas: ", "replicas")] {
-            let value = replace_value(&mut templates, field, name)?;
-            writeln!(values, "{name}: {value}")?;
+        replace_namespace(&mut templates, &mut values);
+        let image = replace_value(&mut templates, "        image: ", "image | quote")?;
+        writeln!(values, "image: {image}")?;
+        if !templates.contains(SINGLE) {
+            let replicas = replace_value(&mut templates, "  replicas: ", "replicas")?;
+            writeln!(values, "replicas: {replicas}")?;
         }
         replace_resources(&mut templates, &mut values)?;
         add_arguments(&mut templates, &mut values)?;
@@ -85,6 +89,33 @@ impl Chart {
         }
         files
     }
+}
+
+/// Puts the value in the place of the namespace's name. The namespace itself is left out if it exists
+/// already: Helm does not take over what it has not created.
+fn replace_namespace(templates: &mut String, values: &mut String) {
+    // A name such as `123` or `on` has to stay a text.
+    let whole = format!(": {NAMESPACE}\n");
+    *templates = templates
+        .replace(&whole, ": {{ .Values.namespace | quote }}\n")
+        .replace(NAMESPACE, "{{ .Values.namespace }}");
+    let mut filled = String::new();
+    for document in templates.split_inclusive("---\n") {
+        let (body, end) = match document.strip_suffix("---\n") {
+            Some(body) => (body, "---\n"),
+            None => (document, ""),
+        };
+        if document.contains("\nkind: Namespace\n") {
+            filled += "{{- if .Values.createNamespace }}\n";
+            filled += body;
+            filled += "{{- end }}\n";
+            filled += end;
+        } else {
+            filled += document;
+        }
+    }
+    *templates = filled;
+    values.push_str("# False if the namespace exists.\ncreateNamespace: true\n");
 }
 
 /// Puts a value in the place of the only field that starts like this; returns what it was.
@@ -118,14 +149,16 @@ fn replace_resources(templates: &mut String, values: &mut String) -> Result<()> 
     Ok(())
 }
 
-/// Options of `davit run` after those of the Deployment, such as `--single`.
+/// Options of `davit run` after those of the Deployment. The overlay `single` changes more than an
+/// option: with `--single` alone, two hosts would write without Leases.
 fn add_arguments(templates: &mut String, values: &mut String) -> Result<()> {
     let last = "        - --log-format=json\n";
     let end = templates.find(last).context("no arguments")? + last.len();
     templates.insert_str(
         end,
-        "        {{- with .Values.arguments }}\n        {{- toYaml . | nindent 8 }}\n        \
-         {{- end }}\n",
+        "        {{- if has \"--single\" .Values.arguments }}\n        {{- fail \"--single is no \
+         argument for this chart: make that of deploy/overlays/single\" }}\n        {{- end }}\n        \
+         {{- with .Values.arguments }}\n        {{- toYaml . | nindent 8 }}\n        {{- end }}\n",
     );
     values.push_str("# More options of davit run.\narguments: []\n");
     Ok(())
@@ -169,7 +202,8 @@ spec:
         let chart = Chart::of(RENDERED).unwrap();
         assert_eq!(
             chart.values,
-            "# The namespace of every object.\nnamespace: davit-system\nimage: davit:0.1.0\n\
+            "# The namespace of every object.\nnamespace: davit-system\n\
+             # False if the namespace exists.\ncreateNamespace: true\nimage: davit:0.1.0\n\
              replicas: 2\nresources:\n  limits:\n    memory: 2Gi\n\
              # More options of davit run.\narguments: []\n"
         );
@@ -177,18 +211,18 @@ spec:
         // As helm fills in the default values.
         let filled = chart
             .templates
-            .replace("{{ .Values.namespace }}", "davit-system")
-            .replace("{{ .Values.image }}", "davit:0.1.0")
+            .replace("{{- if .Values.createNamespace }}\n", "")
+            .replace("{{- end }}\n---", "---")
+            .replace("{{ .Values.namespace | quote }}", "davit-system")
+            .replace("{{ .Values.image | quote }}", "davit:0.1.0")
             .replace("{{ .Values.replicas }}", "2")
             .replace(
                 "          {{- toYaml .Values.resources | nindent 10 }}\n",
                 "          limits:\n            memory: 2Gi\n",
-            )
-            .replace(
-                "        {{- with .Values.arguments }}\n        {{- toYaml . | nindent 8 }}\n        \
-                 {{- end }}\n",
-                "",
             );
+        let (before, arguments) = filled.split_once("        {{- if has").unwrap();
+        let (_, after) = arguments.rsplit_once("{{- end }}\n").unwrap();
+        let filled = [before, after].concat();
         assert!(!filled.contains("{{"), "{filled}");
         let documents = |text: &str| -> Vec<String> {
             let all = text.split("---\n").map(str::to_owned);
@@ -196,6 +230,17 @@ spec:
                 .collect()
         };
         assert_eq!(documents(&filled), documents(RENDERED));
+    }
+
+    #[test]
+    fn the_chart_of_one_replica_has_no_value_for_more() {
+        let single = "        - --log-format=json\n        - --single\n";
+        let rendered = RENDERED
+            .replace("        - --log-format=json\n", single)
+            .replace("replicas: 2", "replicas: 1");
+        let chart = Chart::of(&rendered).unwrap();
+        assert!(!chart.values.contains("replicas"), "{}", chart.values);
+        assert!(chart.templates.contains("  replicas: 1\n"));
     }
 
     #[test]

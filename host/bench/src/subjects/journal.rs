@@ -80,6 +80,8 @@ async fn leases(directory: &Path) -> Result<()> {
     for journal in [None, Some(&*journal)] {
         let host = Host::start(&kubeconfig(&server.url()), directory, &config, journal)?;
         host.at_rest().await?;
+        // What the first list was recorded as is written within a second.
+        sleep(Duration::from_secs(2)).await;
         let before = journal.map(size).transpose()?.unwrap_or_default();
         let mut renewals = 0;
         let share = host.share(async {

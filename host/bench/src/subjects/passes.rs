@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use davit_core::api::encode_config;
 use davit_core::machine::Call;
+use davit_core::plan::Decision;
 use davit_engine::{Engine, EngineConfig, Limits};
 use davit_guest::{Controller, QueueName};
 use davit_simulation::Guest;
@@ -49,7 +50,9 @@ pub(super) async fn healthy(pods: usize, nodes: usize) -> Result<f64> {
     // Those of the numbers between have ended: with many pods, more than PodGC leaves.
     let pod = move |number| objects::pod_on(number / 19 * 20 + number % 19 + 1, nodes);
     let resources = vec![objects::pods(pods, pod), objects::nodes(nodes)];
-    in_wasm(&engine, &call::<PodGc>(&case, resources)?, &case).await
+    let call = call::<PodGc>(&case, resources)?;
+    let (_, decisions) = natively(&call, &case)?;
+    in_wasm(&engine, &call, case.module, &decisions).await
 }
 
 fn pass(name: &'static str, plans: usize, aim: Option<f64>) -> Case {
@@ -146,8 +149,8 @@ async fn measure<C: Controller + 'static>(
     resources: Vec<Objects>,
 ) -> Result<()> {
     let call = call::<C>(case, resources)?;
-    let native = natively(&call, case)?;
-    let wasm = in_wasm(engine, &call, case).await?;
+    let (native, decisions) = natively(&call, case)?;
+    let wasm = in_wasm(engine, &call, case.module, &decisions).await?;
     Figure::new(case.name, wasm, "ms")
         .aim(case.aim)
         .beside("the same natively", native, Some(MOST_RATIO))
@@ -171,29 +174,37 @@ fn call<C: Controller + 'static>(case: &Case, resources: Vec<Objects>) -> Result
     world.until_call(fits).context(case.name)
 }
 
-/// Milliseconds of the fastest call.
-fn natively(call: &Call<Guest>, case: &Case) -> Result<f64> {
+/// Milliseconds of the fastest call, and its answer.
+fn natively(call: &Call<Guest>, case: &Case) -> Result<(f64, Vec<Decision>)> {
     let (mut best, begun) = (Duration::MAX, Instant::now());
+    let (decisions, _) = decide(call)?;
+    check(case, plans(&decisions))?;
     while begun.elapsed() < MEASURED {
-        let (decisions, took) = decide(call)?;
+        let (answer, took) = decide(call)?;
         best = best.min(took);
-        check(case, plans(&decisions))?;
+        ensure!(answer == decisions, "{}: another answer", case.name);
     }
-    Ok(best.as_secs_f64() * 1e3)
+    Ok((best.as_secs_f64() * 1e3, decisions))
 }
 
-async fn in_wasm(engine: &Engine, call: &Call<Guest>, case: &Case) -> Result<f64> {
-    let module = engine.load(std::fs::read(guest(case.module)?)?).await?;
+/// Milliseconds of the fastest call, whose answer has to be this one.
+async fn in_wasm(
+    engine: &Engine,
+    call: &Call<Guest>,
+    module: &str,
+    decisions: &[Decision],
+) -> Result<f64> {
+    let wasm = engine.load(std::fs::read(guest(module)?)?).await?;
     let config = encode_config(&json!({})).map_err(|error| anyhow::anyhow!("{error}"))?;
-    let guest = davit_engine::Guest::new(&module, config, Limits::default()).await?;
+    let guest = davit_engine::Guest::new(&wasm, config, Limits::default()).await?;
     let (mut best, begun) = (Duration::MAX, Instant::now());
     while begun.elapsed() < MEASURED {
         let live = Arc::new(Cached::of(call));
         let (_, call) = davit_engine::Call::of(call.clone(), live);
         let started = Instant::now();
-        let decisions = guest.reconcile(call).await?;
+        let answer = guest.reconcile(call).await?;
         best = best.min(started.elapsed());
-        check(case, plans(&decisions))?;
+        ensure!(answer == decisions, "{module} decides another way in wasm");
     }
     Ok(best.as_secs_f64() * 1e3)
 }

@@ -34,7 +34,9 @@ pub(crate) fn run() -> Result<()> {
         Ok(())
     })?;
     let scanned = best(&pods, scan)?;
-    Figure::new("projector: a pod of 11.5 kB", projected, "µs")
+    let size = davit::metrics::number(pods.iter().map(Vec::len).sum::<usize>() / pods.len());
+    let name = format!("projector: a pod of {:.1} kB", size / 1e3);
+    Figure::new(name, projected, "µs")
         .aim(5.0)
         .beside("a scan of the same bytes by sonic-rs", scanned, Some(1.3))
         .report()

@@ -3,13 +3,13 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use davit::metrics::number;
 use davit_sim::body::Body;
 use davit_sim::model::WriteOptions;
 use davit_sim::patch::PatchType;
 use davit_sim::target::Target;
-use davit_sim::{Config, Sim};
+use davit_sim::{Config, Sim, SimBody};
 use futures::future::join_all;
 use http_body_util::{BodyExt, Empty};
 use serde_json::json;
@@ -99,7 +99,7 @@ async fn follow(sim: &Sim) -> Result<()> {
     }
     let mut bytes = 0;
     for seen in join_all(readers).await {
-        bytes += seen?;
+        bytes += seen??;
     }
     let late = start.elapsed().saturating_sub(every * changes);
     let name = "simulator: 20 watches see the last of 2,000 changes a second after";
@@ -109,30 +109,28 @@ async fn follow(sim: &Sim) -> Result<()> {
 }
 
 /// Follows a watch until it has sent so many events; returns their size.
-async fn watch(sim: &Sim, version: u64, events: usize) -> usize {
+async fn watch(sim: &Sim, version: u64, events: usize) -> Result<usize> {
     let path = format!("/api/v1/pods?watch=true&resourceVersion={version}");
-    let Ok(request) = http::Request::get(path).body(Empty::new()) else {
-        return 0;
-    };
-    let Ok(response) = sim.call(request).await else {
-        return 0;
-    };
-    let (mut body, mut lines, mut bytes) = (response.into_body(), 0, 0);
+    let (mut body, mut lines, mut bytes) = (open(sim, &path).await?, 0, 0);
     while lines < events {
-        let Some(Ok(frame)) = body.frame().await else {
-            break;
-        };
+        let frame = body.frame().await.context("the watch ended early")??;
         let data = frame.into_data().unwrap_or_default();
         bytes += data.len();
         lines += data.split(|byte| *byte == b'\n').count() - 1;
     }
-    bytes
+    Ok(bytes)
+}
+
+/// The body of a successful answer.
+async fn open(sim: &Sim, path: &str) -> Result<SimBody> {
+    let request = http::Request::get(path).body(Empty::new())?;
+    let answer = sim.call(request).await?;
+    ensure!(answer.status().is_success(), "{path}: {}", answer.status());
+    Ok(answer.into_body())
 }
 
 async fn read(sim: &Sim, path: &str) -> Result<usize> {
-    let request = http::Request::get(path).body(Empty::new())?;
-    let mut body = sim.call(request).await?.into_body();
-    let mut bytes = 0;
+    let (mut body, mut bytes) = (open(sim, path).await?, 0);
     while let Some(frame) = body.frame().await {
         bytes += frame?.into_data().map_or(0, |data| data.len());
     }

@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, IoSlice, Read as _, Write as _};
 use std::mem;
 use std::ops::Range;
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -11,13 +12,19 @@ use futures::future::BoxFuture;
 use http::Uri;
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::rt::TokioIo;
-use rustix::net::sockopt::socket_recv_buffer_size;
+use rustix::net::sockopt::{set_socket_recv_buffer_size, socket_recv_buffer_size};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 use tower::Service;
 
 use super::pace::{MOST_BYTES, Pace, Pause, Pauses, SHORTEST_PAUSE};
+
+/// With less memory for a connection, in bytes, pauses would be short: see [`Pauses::next`].
+pub(super) const LITTLE_ROOM: usize = 384 << 10;
+/// What the kernel is asked for then. It takes twice as much, for what is around the data, but of a
+/// user not more than twice `net.core.rmem_max`, which usually are 416 KiB.
+const ROOM: usize = 256 << 10;
 
 /// Makes connections. TLS and HTTP are above them.
 #[derive(Clone)]
@@ -120,6 +127,15 @@ impl PacedConnection {
         matches!(self.socket, Socket::Watched(_))
     }
 
+    #[cfg(test)]
+    pub(super) fn room(&self) -> usize {
+        match &self.socket {
+            Socket::Watched(socket) => room(socket),
+            Socket::Unwatched(socket) => room(socket),
+            Socket::Lost => 0,
+        }
+    }
+
     /// The socket, of which the runtime knows from now on.
     fn watched(&mut self) -> io::Result<Pin<&mut TcpStream>> {
         self.socket = match mem::replace(&mut self.socket, Socket::Lost) {
@@ -138,7 +154,11 @@ impl PacedConnection {
     /// Takes the socket from the runtime.
     fn unwatch(&mut self) -> io::Result<()> {
         self.socket = match mem::replace(&mut self.socket, Socket::Lost) {
-            Socket::Watched(socket) => Socket::Unwatched(socket.into_std()?),
+            Socket::Watched(socket) => {
+                let socket = socket.into_std()?;
+                make_room(&socket);
+                Socket::Unwatched(socket)
+            }
             other => other,
         };
         self.pauses = Pauses::default();
@@ -168,7 +188,7 @@ impl PacedConnection {
             Err(error) => return Poll::Ready(Some(Err(error))),
         };
         self.received.take(buffer);
-        let room = socket_recv_buffer_size(&*socket).unwrap_or_default();
+        let room = room(&*socket);
         let length = self.length;
         let done = match self.pauses.next(Pause { length, bytes }, room) {
             Some(length) => {
@@ -193,6 +213,21 @@ impl PacedConnection {
             written => Some(written),
         }
     }
+}
+
+/// The kernel gives a connection more memory while a list is read, or not: that depends on who is
+/// faster. Small events never bring it more.
+fn make_room(socket: &std::net::TcpStream) {
+    if room(socket) < LITTLE_ROOM
+        && let Err(error) = set_socket_recv_buffer_size(socket, ROOM)
+    {
+        tracing::debug!(%error, "the kernel gives a connection no more memory");
+    }
+}
+
+/// The memory that the kernel has for what it receives, in bytes.
+pub(super) fn room(socket: impl AsFd) -> usize {
+    socket_recv_buffer_size(socket).unwrap_or_default()
 }
 
 fn is_not_ready(error: &io::Error) -> bool {

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, interval, sleep, timeout};
 
-use super::connection::PacedConnection;
+use super::connection::{LITTLE_ROOM, PacedConnection};
 use super::pace::{LONGEST_PAUSE, MANY_BYTES, MOST_BYTES, Pace, Pause, Pauses, SHORTEST_PAUSE};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -78,6 +78,16 @@ async fn after_a_silence_an_event_is_read_at_once() {
     server.write_u8(7).await.unwrap();
     assert_eq!(timeout(PATIENCE, host.read_u8()).await.unwrap().unwrap(), 7);
     assert!(host.is_watched(), "one event is not many");
+}
+
+/// Otherwise it is chance, in the first list, how long the pauses are.
+#[tokio::test]
+async fn a_connection_with_pauses_has_room_for_long_ones() {
+    let (host, _server) = paced().await;
+    let most = std::fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap();
+    let most: usize = most.trim().parse().unwrap();
+    let room = host.room();
+    assert!(room >= LITTLE_ROOM.min(2 * most), "{room} of {most} bytes");
 }
 
 #[tokio::test]

@@ -46,6 +46,12 @@ fn kustomized(overlay: &str) -> Option<Vec<Value>> {
 
 /// The objects that Helm renders of a chart; none without Helm.
 fn rendered(chart: &Path, values: &Value) -> Option<Vec<Value>> {
+    let output = helm(chart, values)?;
+    let texts: Vec<String> = serde_json::from_str(succeeded(&output)).unwrap();
+    Some(objects(texts.iter().map(String::as_str)))
+}
+
+fn helm(chart: &Path, values: &Value) -> Option<Output> {
     let script = workspace().join("host/xtask/tests/chart/render.py");
     let mut python = Command::new("python3");
     python.arg(script).arg(chart).arg(values.to_string());
@@ -54,8 +60,7 @@ fn rendered(chart: &Path, values: &Value) -> Option<Vec<Value>> {
         println!("helm-python-sdk is not installed: no chart is rendered");
         return None;
     }
-    let texts: Vec<String> = serde_json::from_str(succeeded(&output)).unwrap();
-    Some(objects(texts.iter().map(String::as_str)))
+    Some(output)
 }
 
 /// Writes the chart of an overlay. Tests run at once: each has charts of its own.
@@ -118,4 +123,45 @@ fn values_change_the_deployment() {
     assert_eq!(arguments.last(), Some(&json!("--http1")));
     let mut texts = objects.iter().map(Value::to_string);
     assert_eq!(texts.find(|one| one.contains("davit-system")), None);
+}
+
+/// Names that YAML would read as something else than text.
+#[test]
+fn a_namespace_that_exists_is_not_created_whatever_its_name() {
+    let overlay = "deploy/base";
+    if kustomized(overlay).is_none() {
+        return;
+    }
+    let chart = chart("namespace", overlay);
+    for namespace in ["123", "on", "1e3"] {
+        let values = json!({"namespace": namespace, "createNamespace": false});
+        let Some(objects) = rendered(&chart, &values) else {
+            return;
+        };
+        let mut kinds = objects.iter().map(|object| &object["kind"]);
+        assert!(kinds.all(|kind| kind != "Namespace"));
+        let mut all = objects.iter();
+        let deployment = all.find(|object| object["kind"] == "Deployment").unwrap();
+        assert_eq!(deployment["metadata"]["namespace"], namespace);
+    }
+}
+
+/// Two hosts would write without Leases.
+#[test]
+fn no_value_makes_two_replicas_without_leases() {
+    let overlay = "deploy/overlays/single";
+    if kustomized(overlay).is_none() {
+        return;
+    }
+    let Some(objects) = rendered(&chart("single", overlay), &json!({"replicas": 2})) else {
+        return;
+    };
+    let mut all = objects.iter();
+    let deployment = all.find(|object| object["kind"] == "Deployment").unwrap();
+    assert_eq!(deployment["spec"]["replicas"], 1);
+    let values = json!({"arguments": ["--single"]});
+    let output = helm(&chart("replicated", "deploy/base"), &values).unwrap();
+    assert!(!output.status.success());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("overlays/single"), "{errors}");
 }

@@ -1,28 +1,25 @@
 //! How close the host's writes come to what the API server can take: the same requests from a
 //! client that has nothing to decide, at the concurrency that suits the server best.
 
+mod target;
+
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
-use davit_cluster::connect::{ConnectOptions, connect};
+use anyhow::{Context as _, Result};
 use futures::future::try_join_all;
-use http::{Method, Request, StatusCode};
-use http_body_util::BodyExt as _;
-use kube::Client;
-use kube::client::Body;
+use http::Method;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::figure::Figure;
-use crate::process::{Host, SimProcess, UNLIMITED, one_controller};
+use crate::process::{Host, UNLIMITED, one_controller};
 
-const NAMESPACE: &str = "davit-bench";
+use target::{Changes, NAMESPACE, NODES, Target, node_name, pod_name, pods, send};
+
 /// How many requests the bare client has in flight; the best of them counts.
 const AT_ONCE: [usize; 5] = [8, 16, 32, 64, 128];
 /// How many times the bare client's time the host may take.
@@ -30,8 +27,6 @@ const MOST_RATIO: f64 = 1.15;
 /// How many round trips the first write may take.
 const MOST_TRIPS: f64 = 3.0;
 const PATIENCE: Duration = Duration::from_secs(300);
-const NODES: usize = 60;
-const TAINTED_AT_ONCE: usize = 4;
 /// What the API server in memory takes for each write, one after the other, when it stands for a
 /// real one: kube-apiserver 1.36 with etcd deleted 2,000 dependents in 1.4 to 2.0 s on two cores.
 const BUSY: [&str; 4] = [
@@ -65,9 +60,6 @@ enum Pace {
     Far,
 }
 
-/// The changes of pods: when, what and which.
-type Changes = mpsc::UnboundedReceiver<(Instant, String, String)>;
-
 /// What a load took.
 #[derive(Clone, Copy, Debug)]
 struct Took {
@@ -75,16 +67,6 @@ struct Took {
     first: Duration,
     /// From [`Load::start`] to the last pod.
     all: Duration,
-}
-
-/// A server, and the client of this bench.
-struct Target {
-    kubeconfig: PathBuf,
-    client: Client,
-    pace: Pace,
-    /// The API server in memory, if the caller named no other: a process of its own, as a real
-    /// one has.
-    _sim: Option<SimProcess>,
 }
 
 pub(crate) async fn run(kubeconfig: Option<&Path>) -> Result<()> {
@@ -100,8 +82,7 @@ pub(crate) async fn run(kubeconfig: Option<&Path>) -> Result<()> {
 
 async fn all(target: &Target) -> Result<()> {
     let directory = tempfile::tempdir()?;
-    target.set_up().await?;
-    let mut measured = Ok(());
+    let mut measured = target.set_up().await;
     for load in target.pace.loads() {
         if measured.is_ok() {
             measured = measure(target, directory.path(), *load).await;
@@ -357,229 +338,4 @@ impl Load {
             Self::Dependents => vec![delete],
         }
     }
-}
-
-impl Target {
-    async fn open(kubeconfig: Option<&Path>, pace: Pace) -> Result<Self> {
-        let (sim, kubeconfig) = if let Some(path) = kubeconfig {
-            (None, path.to_owned())
-        } else {
-            let faults = pace.faults().iter().flat_map(|fault| ["--fault", *fault]);
-            let faults: Vec<&OsStr> = faults.map(OsStr::new).collect();
-            let sim = SimProcess::start(&faults)?;
-            let path = sim.kubeconfig.clone();
-            (Some(sim), path)
-        };
-        let client = connect(&ConnectOptions {
-            kubeconfig: Some(kubeconfig.clone()),
-            ..ConnectOptions::default()
-        })
-        .await?;
-        Ok(Self {
-            kubeconfig,
-            client,
-            pace,
-            _sim: sim,
-        })
-    }
-
-    /// A namespace and nodes of this bench.
-    async fn set_up(&self) -> Result<()> {
-        let namespace = json!({
-            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE},
-        });
-        self.create("/api/v1/namespaces", namespace).await?;
-        let account = json!({
-            "apiVersion": "v1", "kind": "ServiceAccount",
-            "metadata": {"name": "default", "namespace": NAMESPACE},
-        });
-        let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts");
-        self.create(&path, account).await?;
-        for number in 0..NODES {
-            let node = json!({
-                "apiVersion": "v1", "kind": "Node", "metadata": {"name": node_name(number)},
-            });
-            self.create("/api/v1/nodes", node).await?;
-        }
-        Ok(())
-    }
-
-    async fn clean_up(&self) -> Result<()> {
-        for number in 0..NODES {
-            let path = format!("/api/v1/nodes/{}", node_name(number));
-            send(&self.client, Method::DELETE, &path, None).await?;
-        }
-        let path = format!("/api/v1/namespaces/{NAMESPACE}");
-        send(&self.client, Method::DELETE, &path, None).await
-    }
-
-    /// Creates something that may be there from an earlier run.
-    async fn create(&self, path: &str, object: Value) -> Result<()> {
-        let answer = request(&self.client, Method::POST, path, Some(object)).await?;
-        let status = answer.status();
-        let text = answer.into_body().collect().await?.to_bytes();
-        let text = String::from_utf8_lossy(&text);
-        ensure!(
-            status.is_success() || status == StatusCode::CONFLICT,
-            "{path}: {text}"
-        );
-        Ok(())
-    }
-
-    async fn create_pods(&self, load: Load, count: usize) -> Result<()> {
-        let mut owner = String::new();
-        if load == Load::Dependents {
-            let metadata = json!({"name": "owner", "namespace": NAMESPACE});
-            let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
-            let answer = request(&self.client, Method::POST, &config_maps(), Some(object)).await?;
-            let body = answer.into_body().collect().await?.to_bytes();
-            let created: Value = serde_json::from_slice(&body)?;
-            let uid = created.pointer("/metadata/uid").and_then(Value::as_str);
-            uid.context("the owner has no uid")?.clone_into(&mut owner);
-        }
-        let next = AtomicUsize::new(0);
-        let workers = (0..16).map(|_| async {
-            loop {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                if number >= count {
-                    return anyhow::Ok(());
-                }
-                self.create(&pods(), load.pod(number, &owner)).await?;
-            }
-        });
-        try_join_all(workers).await?;
-        Ok(())
-    }
-
-    async fn trigger(&self, load: Load) -> Result<()> {
-        match load {
-            Load::Orphans => Ok(()),
-            Load::Dependents => {
-                let path = format!("{}/owner", config_maps());
-                let options = json!({"propagationPolicy": "Background"});
-                send(&self.client, Method::DELETE, &path, Some(options)).await
-            }
-            Load::Taints => {
-                let taints = json!([{"key": "bench", "effect": "NoExecute"}]);
-                self.set_taints(&taints).await
-            }
-        }
-    }
-
-    /// Undoes what a trigger did.
-    async fn reset(&self, load: Load) -> Result<()> {
-        match load {
-            Load::Orphans => Ok(()),
-            Load::Dependents => {
-                let path = format!("{}/owner", config_maps());
-                let answer = request(&self.client, Method::DELETE, &path, None).await?;
-                answer.into_body().collect().await?;
-                Ok(())
-            }
-            Load::Taints => self.set_taints(&json!(null)).await,
-        }
-    }
-
-    async fn set_taints(&self, taints: &Value) -> Result<()> {
-        let nodes: Vec<usize> = (0..NODES).collect();
-        // Few at once: the first write is not to wait for the requests of this bench.
-        for nodes in nodes.chunks(TAINTED_AT_ONCE) {
-            let some = nodes.iter().map(|number| async move {
-                let path = format!("/api/v1/nodes/{}", node_name(*number));
-                let patch = json!({"spec": {"taints": taints}});
-                send(&self.client, Method::PATCH, &path, Some(patch)).await
-            });
-            try_join_all(some).await?;
-        }
-        Ok(())
-    }
-
-    /// The changes of the namespace's pods from now on: when, what and which.
-    async fn watch(&self) -> Result<Changes> {
-        let answer = request(
-            &self.client,
-            Method::GET,
-            &format!("{}?limit=1", pods()),
-            None,
-        )
-        .await?;
-        let list = answer.into_body().collect().await?.to_bytes();
-        let list: Value = serde_json::from_slice(&list)?;
-        let version = list.pointer("/metadata/resourceVersion");
-        let version = version.and_then(Value::as_str).context("no version")?;
-        let path = format!("{}?watch=true&resourceVersion={version}", pods());
-        let mut body = request(&self.client, Method::GET, &path, None)
-            .await?
-            .into_body();
-        let (sender, receiver) = mpsc::unbounded_channel();
-        tokio::spawn(async move {
-            let mut text = Vec::new();
-            while let Some(Ok(frame)) = body.frame().await {
-                let at = Instant::now();
-                text.extend_from_slice(&frame.into_data().unwrap_or_default());
-                while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
-                    let line: Vec<u8> = text.drain(..=end).collect();
-                    let Ok(event) = serde_json::from_slice::<Value>(&line) else {
-                        return;
-                    };
-                    let part = |path| event.pointer(path).and_then(Value::as_str);
-                    let kind = part("/type").unwrap_or_default().to_owned();
-                    let name = part("/object/metadata/name").unwrap_or_default().to_owned();
-                    if sender.send((at, kind, name)).is_err() {
-                        // The measurement is over.
-                        return;
-                    }
-                }
-            }
-        });
-        Ok(receiver)
-    }
-}
-
-fn pods() -> String {
-    format!("/api/v1/namespaces/{NAMESPACE}/pods")
-}
-
-fn config_maps() -> String {
-    format!("/api/v1/namespaces/{NAMESPACE}/configmaps")
-}
-
-fn pod_name(number: usize) -> String {
-    format!("pod-{number:05}")
-}
-
-fn node_name(number: usize) -> String {
-    format!("davit-bench-{number:02}")
-}
-
-async fn send(client: &Client, method: Method, path: &str, body: Option<Value>) -> Result<()> {
-    let answer = request(client, method, path, body).await?;
-    let status = answer.status();
-    let text = answer.into_body().collect().await?.to_bytes();
-    ensure!(
-        status.is_success(),
-        "{path}: {}",
-        String::from_utf8_lossy(&text)
-    );
-    Ok(())
-}
-
-async fn request(
-    client: &Client,
-    method: Method,
-    path: &str,
-    body: Option<Value>,
-) -> Result<http::Response<Body>> {
-    let kind = if method == Method::PATCH {
-        "application/strategic-merge-patch+json"
-    } else {
-        "application/json"
-    };
-    let body = body.map(|value| serde_json::to_vec(&value)).transpose()?;
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header("content-type", kind)
-        .body(body.map_or_else(Body::empty, Body::from))?;
-    Ok(client.send(request).await?)
 }
