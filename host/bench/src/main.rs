@@ -66,7 +66,7 @@ enum Subject {
     Heartbeats,
     /// From an event to a write, and swaps.
     Latency,
-    /// Swaps each second, for an hour.
+    /// Swaps for an hour, as often as the file is read.
     Swaps,
     /// Rules in CEL.
     Policy,

@@ -109,7 +109,7 @@ async fn measure(target: &Target, directory: &Path, load: Load) -> Result<()> {
         .beside(
             "a bare client at its best concurrency",
             best,
-            Some(MOST_RATIO),
+            target.aim(MOST_RATIO),
         )
         .report()?;
     }
@@ -126,7 +126,11 @@ async fn measure(target: &Target, directory: &Path, load: Load) -> Result<()> {
         first.as_secs_f64() * 1e3,
         "ms",
     )
-    .beside("one round trip", trip.as_secs_f64() * 1e3, Some(MOST_TRIPS))
+    .beside(
+        "one round trip",
+        trip.as_secs_f64() * 1e3,
+        target.aim(MOST_TRIPS),
+    )
     .report()
 }
 
