@@ -84,7 +84,10 @@ async fn after_a_silence_an_event_is_read_at_once() {
 #[tokio::test]
 async fn a_connection_with_pauses_has_room_for_long_ones() {
     let (host, _server) = paced().await;
-    let most = std::fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap();
+    // A container with a network of its own has no such file on older kernels.
+    let Ok(most) = std::fs::read_to_string("/proc/sys/net/core/rmem_max") else {
+        return;
+    };
     let most: usize = most.trim().parse().unwrap();
     let room = host.room();
     assert!(room >= LITTLE_ROOM.min(2 * most), "{room} of {most} bytes");
