@@ -101,18 +101,15 @@ fn replace_namespace(templates: &mut String, values: &mut String) {
         .replace(NAMESPACE, "{{ .Values.namespace }}");
     let mut filled = String::new();
     for document in templates.split_inclusive("---\n") {
-        let (body, end) = match document.strip_suffix("---\n") {
-            Some(body) => (body, "---\n"),
-            None => (document, ""),
-        };
-        if document.contains("\nkind: Namespace\n") {
-            filled += "{{- if .Values.createNamespace }}\n";
-            filled += body;
-            filled += "{{- end }}\n";
-            filled += end;
-        } else {
+        if !document.contains("\nkind: Namespace\n") {
             filled += document;
+            continue;
         }
+        let body = document.strip_suffix("---\n").unwrap_or(document);
+        filled += "{{- if .Values.createNamespace }}\n";
+        filled += body;
+        filled += "{{- end }}\n";
+        filled += document.strip_prefix(body).unwrap_or_default();
     }
     *templates = filled;
     values.push_str("# False if the namespace exists.\ncreateNamespace: true\n");

@@ -226,7 +226,7 @@ fn make_room(socket: &std::net::TcpStream) {
 }
 
 /// The memory that the kernel has for what it receives, in bytes.
-pub(super) fn room(socket: impl AsFd) -> usize {
+fn room(socket: impl AsFd) -> usize {
     socket_recv_buffer_size(socket).unwrap_or_default()
 }
 

@@ -63,6 +63,11 @@ fn helm(chart: &Path, values: &Value) -> Option<Output> {
     Some(output)
 }
 
+fn deployment(objects: &[Value]) -> &Value {
+    let mut all = objects.iter();
+    all.find(|object| object["kind"] == "Deployment").unwrap()
+}
+
 /// Writes the chart of an overlay. Tests run at once: each has charts of its own.
 fn chart(test: &str, overlay: &str) -> PathBuf {
     let name = overlay.replace('/', "-");
@@ -111,8 +116,7 @@ fn values_change_the_deployment() {
     let Some(objects) = rendered(&chart("values", overlay), &values) else {
         return;
     };
-    let mut all = objects.iter();
-    let deployment = all.find(|object| object["kind"] == "Deployment").unwrap();
+    let deployment = deployment(&objects);
     assert_eq!(deployment["metadata"]["namespace"], "other");
     assert_eq!(deployment["spec"]["replicas"], 3);
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
@@ -140,8 +144,7 @@ fn a_namespace_that_exists_is_not_created_whatever_its_name() {
         };
         let mut kinds = objects.iter().map(|object| &object["kind"]);
         assert!(kinds.all(|kind| kind != "Namespace"));
-        let mut all = objects.iter();
-        let deployment = all.find(|object| object["kind"] == "Deployment").unwrap();
+        let deployment = deployment(&objects);
         assert_eq!(deployment["metadata"]["namespace"], namespace);
     }
 }
@@ -156,8 +159,7 @@ fn no_value_makes_two_replicas_without_leases() {
     let Some(objects) = rendered(&chart("single", overlay), &json!({"replicas": 2})) else {
         return;
     };
-    let mut all = objects.iter();
-    let deployment = all.find(|object| object["kind"] == "Deployment").unwrap();
+    let deployment = deployment(&objects);
     assert_eq!(deployment["spec"]["replicas"], 1);
     let values = json!({"arguments": ["--single"]});
     let output = helm(&chart("replicated", "deploy/base"), &values).unwrap();

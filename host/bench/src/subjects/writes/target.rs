@@ -98,15 +98,7 @@ impl Target {
     }
 
     async fn get(&self, path: &str) -> Result<Vec<u8>> {
-        let answer = request(&self.client, Method::GET, path, None).await?;
-        let status = answer.status();
-        let body = answer.into_body().collect().await?.to_bytes();
-        ensure!(
-            status.is_success(),
-            "{path}: {}",
-            String::from_utf8_lossy(&body)
-        );
-        Ok(body.to_vec())
+        answer(&self.client, Method::GET, path, None, None).await
     }
 
     /// A namespace and nodes of this bench.
@@ -143,27 +135,15 @@ impl Target {
 
     /// Deletes what may be gone.
     async fn delete(&self, path: &str) -> Result<()> {
-        let answer = request(&self.client, Method::DELETE, path, None).await?;
-        let status = answer.status();
-        let text = answer.into_body().collect().await?.to_bytes();
-        ensure!(
-            status.is_success() || status == StatusCode::NOT_FOUND,
-            "{path}: {}",
-            String::from_utf8_lossy(&text)
-        );
+        let gone = Some(StatusCode::NOT_FOUND);
+        answer(&self.client, Method::DELETE, path, None, gone).await?;
         Ok(())
     }
 
     /// Creates something that may be there from an earlier run.
     async fn create(&self, path: &str, object: Value) -> Result<()> {
-        let answer = request(&self.client, Method::POST, path, Some(object)).await?;
-        let status = answer.status();
-        let text = answer.into_body().collect().await?.to_bytes();
-        let text = String::from_utf8_lossy(&text);
-        ensure!(
-            status.is_success() || status == StatusCode::CONFLICT,
-            "{path}: {text}"
-        );
+        let exists = Some(StatusCode::CONFLICT);
+        answer(&self.client, Method::POST, path, Some(object), exists).await?;
         Ok(())
     }
 
@@ -287,15 +267,27 @@ pub(super) async fn send(
     path: &str,
     body: Option<Value>,
 ) -> Result<()> {
+    answer(client, method, path, body, None).await?;
+    Ok(())
+}
+
+/// The body of an answer that is a success, or has this status.
+async fn answer(
+    client: &Client,
+    method: Method,
+    path: &str,
+    body: Option<Value>,
+    or: Option<StatusCode>,
+) -> Result<Vec<u8>> {
     let answer = request(client, method, path, body).await?;
     let status = answer.status();
-    let text = answer.into_body().collect().await?.to_bytes();
+    let body = answer.into_body().collect().await?.to_bytes();
     ensure!(
-        status.is_success(),
+        status.is_success() || or == Some(status),
         "{path}: {}",
-        String::from_utf8_lossy(&text)
+        String::from_utf8_lossy(&body)
     );
-    Ok(())
+    Ok(body.to_vec())
 }
 
 async fn request(
